@@ -203,7 +203,11 @@ apiVersion: v1
 kind: Config
 clusters:
 - name: tare
-  cluster: {server: "https://127.0.0.1:6443", certificate-authority: "$kubernetes_dir/pki/apiserver.crt"}
+  cluster:
+    server: "https://127.0.0.1:6443"
+    # The address in the certificate.
+    tls-server-name: "192.0.2.1"
+    certificate-authority: "$kubernetes_dir/pki/apiserver.crt"
 users:
 - name: $2
   user: {token: "$3"}
@@ -308,13 +312,13 @@ kubernetes_start() {
     kubernetes_run containerd containerd --config "$dir/containerd.toml"
     containerd=$kubernetes_pid
     kubernetes_run kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
-        --bind-address=127.0.0.1 --advertise-address=192.0.2.1 --secure-port=6443 --cert-dir="$dir/pki" \
+        --bind-address=0.0.0.0 --advertise-address=192.0.2.1 --secure-port=6443 --cert-dir="$dir/pki" \
         --token-auth-file="$dir/pki/tokens" --authorization-mode=RBAC \
         --service-account-key-file="$dir/pki/accounts.pub" \
         --service-account-signing-key-file="$dir/pki/accounts.key" \
         --service-account-issuer=https://kubernetes.default.svc \
         --service-cluster-ip-range=10.96.0.0/24 --allow-privileged=true \
-        --kubelet-preferred-address-types=InternalIP --endpoint-reconciler-type=none
+        --kubelet-preferred-address-types=InternalIP
     kubernetes_wait kube-apiserver "$kubernetes_pid" 1200 kubernetes_api_ready || return 1
     kubernetes_run kube-controller-manager "$bin/kube-controller-manager" --kubeconfig="$dir/access/admin" \
         --bind-address=127.0.0.1 --leader-elect=false --cert-dir="$dir/pki/controllers" \

@@ -15,7 +15,7 @@ use tare_lab::layer::Network;
 use tare_lab::probe::Probe;
 use tare_lab::study::{Study, SystemHost};
 use tare_remote::RemoteHost;
-use tare_std::host_address::HostAddress;
+use tare_std::host_address::{HostAddress, RemoteAddress};
 
 use crate::environment::ClusterEnvironment;
 use crate::error::{ClusterError, OpenError};
@@ -203,7 +203,7 @@ impl Cluster {
 fn start(host: &SystemHost, options: &ClusterOptions<'_>) -> Result<(Link, Ipv4Addr), OpenError> {
     let name = host.host.to_string();
     let no_address = || OpenError::NoAddress { host: name.clone() };
-    let Some(ssh) = host.host.ssh() else {
+    let Some(remote) = host.host.remote() else {
         let address = host.address.ok_or_else(no_address)?;
         let mut command = Command::new(options.program);
         command.arg("--state").arg(options.state).arg(COMMAND);
@@ -217,6 +217,7 @@ fn start(host: &SystemHost, options: &ClusterOptions<'_>) -> Result<(Link, Ipv4A
         let link = Link::new(name, Process::Here(child), Box::new(stdin), stdout, stderr);
         return Ok((link, address));
     };
+    let RemoteAddress::Ssh(ssh) = remote else { return Err(OpenError::Way { host: name }) };
     let remote = RemoteHost::connect(ssh, options.directory)?;
     if !remote.basics()?.is_root {
         let ssh_name = ssh.host().to_string();

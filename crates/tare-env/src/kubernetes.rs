@@ -12,6 +12,10 @@ use tare_host::journal::Entry;
 use tare_host::undo::{UndoKinds, check_name};
 use tare_kube::{Access, Cluster, KubeError};
 
+/// Names a file with the access to the cluster of this node, for the entries of a run that came
+/// with an access of its own (`tare clean --on kubernetes:NODE`).
+const NODE_VARIABLE: &str = "TARE_NODE_KUBECONFIG";
+
 /// An entry of this module, as it is written in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields)]
@@ -36,6 +40,11 @@ impl From<KubernetesEntry> for Entry {
     }
 }
 
+/// Returns the journal entry of a namespace, which must be named after the run.
+pub fn namespace_entry(access: Access, name: String) -> Entry {
+    KubernetesEntry::Namespace { access, name }.into()
+}
+
 /// Undoes the entries of this module.
 #[derive(Debug)]
 pub(crate) struct KubernetesKinds;
@@ -52,19 +61,33 @@ impl UndoKinds for KubernetesKinds {
             }
             KubernetesEntry::Namespace { access, name } => {
                 check_name(run, &name)?;
-                Cluster::connect(&access).and_then(|cluster| cluster.delete_namespace(&name, run))
+                with_access(&access, |cluster| cluster.delete_namespace(&name, run))
             }
             KubernetesEntry::Pod { access, namespace, name } => {
                 check_name(run, &namespace)?;
-                Cluster::connect(&access).and_then(|cluster| cluster.delete_pod(&namespace, &name))
+                with_access(&access, |cluster| cluster.delete_pod(&namespace, &name))
             }
             KubernetesEntry::Service { access, namespace, name } => {
                 check_name(run, &namespace)?;
-                let cluster = Cluster::connect(&access);
-                cluster.and_then(|cluster| cluster.delete_service(&namespace, &name))
+                with_access(&access, |cluster| cluster.delete_service(&namespace, &name))
             }
         };
         removed.map_err(|error: KubeError| UndoError::OfKind(Box::new(error)))
+    }
+}
+
+/// Uses the access of an entry; if there is none any more, that in the file of `NODE_VARIABLE`.
+fn with_access(
+    access: &Access,
+    undo: impl Fn(&Cluster) -> Result<(), KubeError>,
+) -> Result<(), KubeError> {
+    let undone = Cluster::connect(access).and_then(|cluster| undo(&cluster));
+    let other = std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
+    match (undone, other) {
+        (Err(KubeError::Access { .. } | KubeError::Unknown { .. }), Some(file)) => {
+            Access::of_file(file).and_then(|access| undo(&Cluster::connect(&access)?))
+        }
+        (undone, _) => undone,
     }
 }
 

@@ -1,12 +1,16 @@
 //! The user's access to a cluster: where it is, without a credential.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{KubeError, sources};
+
+/// How long the API server may take to answer a call.
+pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// Files of access as kubectl reads them, and the context in them. A journal keeps it, so that what
 /// a killed run left is removed from the same cluster.
@@ -41,6 +45,32 @@ impl Access {
         let files = files.into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
         let mut access = Self { files, context: None };
         access.context = access.read()?.and_then(|read| read.current_context);
+        Ok(access)
+    }
+
+    /// Returns the access in a file.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of_file(path: PathBuf) -> Result<Self, KubeError> {
+        let mut access = Self { files: vec![path], context: None };
+        access.context = access.read()?.and_then(|read| read.current_context);
+        Ok(access)
+    }
+
+    /// Finds the same access in another of its contexts.
+    ///
+    /// # Errors
+    /// As [`Self::find`], and if the files have no such context.
+    pub fn find_in(context: &str) -> Result<Self, KubeError> {
+        let mut access = Self::find()?;
+        let read = access.read()?.unwrap_or_default();
+        let known: Vec<String> = read.contexts.into_iter().map(|one| one.name).collect();
+        if !known.iter().any(|name| name == context) {
+            let why = format!("it has no context {context}, but {}", known.join(", "));
+            return Err(KubeError::Access { why });
+        }
+        access.context = Some(context.into());
         Ok(access)
     }
 

@@ -5,20 +5,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Namespace, Node as ApiNode, Pod, Service};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::access::Access;
+use crate::access::{Access, CALL_LIMIT};
 use crate::error::{KubeError, RUN_LABEL, one_line, sources};
 use crate::node::Node;
 use crate::pod::{NewPod, Progress, RunningPod, progress};
 use crate::service::{self, NewService, ServiceAddress};
-
-/// How long the API server may take to answer a call.
-const CALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a pod may take from its creation to its process.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -31,8 +29,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A cluster that answers.
 pub struct Cluster {
-    client: Client,
-    runtime: Runtime,
+    pub(crate) client: Client,
+    pub(crate) runtime: Runtime,
     server: String,
 }
 
@@ -89,16 +87,27 @@ impl Cluster {
         here.ok_or_else(|| KubeError::NotANode { known: known.join(", ") })
     }
 
+    /// Returns a node.
+    ///
+    /// # Errors
+    /// If there is none of this name, or if the user may not list nodes.
+    pub fn node(&self, name: &str) -> Result<Node, KubeError> {
+        let nodes: Api<ApiNode> = Api::all(self.client.clone());
+        let listed = self.call("list the nodes", nodes.list(&ListParams::default()))?;
+        let all: Vec<Node> = listed.items.into_iter().map(Node::of).collect();
+        let known = all.iter().map(|node| node.name.clone()).collect::<Vec<_>>().join(", ");
+        let found = all.into_iter().find(|node| node.name == name);
+        found.ok_or_else(|| KubeError::NoNode { name: name.into(), known })
+    }
+
     /// Creates a namespace whose pods may use the node's files and network, by its
     /// label for Pod Security.
     ///
     /// # Errors
     /// If it exists, or if the user may not create it.
     pub fn create_namespace(&self, name: &str, run: &str) -> Result<(), KubeError> {
-        let labels = json!({ RUN_LABEL: run, "pod-security.kubernetes.io/enforce": "privileged" });
-        let namespace = json!({ "metadata": { "name": name, "labels": labels } });
         let what = format!("create the namespace {name}");
-        let namespace: Namespace = self.typed(&what, namespace)?;
+        let namespace: Namespace = self.typed(&what, namespace_manifest(name, run))?;
         let all: Api<Namespace> = Api::all(self.client.clone());
         let call = async { all.create(&PostParams::default(), &namespace).await };
         self.call(&what, call).map(drop)
@@ -115,6 +124,17 @@ impl Cluster {
         Ok(listed.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
     }
 
+    /// Returns the roles of accounts that runs of Tare created and that still exist.
+    ///
+    /// # Errors
+    /// If the user may not list roles.
+    pub fn roles_of_runs(&self) -> Result<Vec<String>, KubeError> {
+        let all: Api<ClusterRole> = Api::all(self.client.clone());
+        let ours = ListParams::default().labels(RUN_LABEL);
+        let listed = self.call("list the roles", all.list(&ours))?;
+        Ok(listed.items.into_iter().filter_map(|role| role.metadata.name).collect())
+    }
+
     /// Deletes a namespace with everything in it, and waits until it is gone. A missing one is no
     /// error. `run` has to be the run in its label.
     ///
@@ -129,7 +149,27 @@ impl Cluster {
             let message = format!("it lacks the label {RUN_LABEL}={run}, so it is not Tare's");
             return Err(KubeError::Api { what, code: 0, message });
         }
+        // Those of an account have the namespace's name. Most namespaces have no account, and then
+        // the user may not even be allowed to look.
+        let roles: Api<ClusterRole> = Api::all(self.client.clone());
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
+        self.delete_of_run(&bindings, name, run)?;
+        self.delete_of_run(&roles, name, run)?;
         self.delete(&what, &all, name)
+    }
+
+    /// Deletes an object that has the label of a run, if the user may see it.
+    fn delete_of_run<K>(&self, api: &Api<K>, name: &str, run: &str) -> Result<(), KubeError>
+    where
+        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let what = format!("delete the role of the namespace {name}");
+        let found = match self.call(&what, api.get_metadata_opt(name)) {
+            Err(KubeError::Rights { .. }) => return Ok(()),
+            found => found?,
+        };
+        let label = found.and_then(|mut found| found.metadata.labels.as_mut()?.remove(RUN_LABEL));
+        if label.as_deref() == Some(run) { self.delete(&what, api, name) } else { Ok(()) }
     }
 
     /// Creates a pod and waits until its process runs.
@@ -137,9 +177,20 @@ impl Cluster {
     /// # Errors
     /// Says why it cannot start. The pod stays until it is deleted.
     pub fn create_pod(&self, new: &NewPod<'_>) -> Result<RunningPod, KubeError> {
-        let what = format!("create the pod {}", new.name);
-        let pod: Pod = self.typed(&what, new.manifest())?;
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), new.namespace);
+        self.start_pod(new.namespace, new.name, new.node, new.manifest())
+    }
+
+    /// Creates a pod from its manifest and waits until its process runs.
+    pub(crate) fn start_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        node: &str,
+        manifest: serde_json::Value,
+    ) -> Result<RunningPod, KubeError> {
+        let what = format!("create the pod {name}");
+        let pod: Pod = self.typed(&what, manifest)?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let deadline = Instant::now() + START_LIMIT;
         // The account of a new namespace is made a moment later; until then pods are refused.
         loop {
@@ -153,10 +204,10 @@ impl Cluster {
                 created => break created.map(drop)?,
             }
         }
-        let what = format!("start the pod {}", new.name);
+        let what = format!("start the pod {name}");
         loop {
-            let found = self.call(&what, pods.get(new.name))?;
-            if let Progress::Running(running) = progress(&found, new.node)? {
+            let found = self.call(&what, pods.get(name))?;
+            if let Progress::Running(running) = progress(&found, node)? {
                 return Ok(running);
             }
             if Instant::now() > deadline {
@@ -253,7 +304,7 @@ impl Cluster {
     }
 
     /// Reads a manifest as an object of the API.
-    fn typed<K: DeserializeOwned>(
+    pub(crate) fn typed<K: DeserializeOwned>(
         &self,
         what: &str,
         manifest: serde_json::Value,
@@ -264,7 +315,7 @@ impl Cluster {
         })
     }
 
-    fn call<T>(
+    pub(crate) fn call<T>(
         &self,
         what: &str,
         future: impl Future<Output = Result<T, kube::Error>>,
@@ -275,6 +326,13 @@ impl Cluster {
             Err(_) => Err(KubeError::TimedOut { what: what.into(), limit: CALL_LIMIT }),
         }
     }
+}
+
+/// Returns a namespace as it is written in a manifest.
+pub(crate) fn namespace_manifest(name: &str, run: &str) -> serde_json::Value {
+    let labels = json!({ RUN_LABEL: run, "pod-security.kubernetes.io/enforce": "privileged" });
+    let metadata = json!({ "name": name, "labels": labels });
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
 }
 
 fn http_get(path: &str) -> Result<http::Request<Vec<u8>>, String> {

@@ -34,6 +34,14 @@ pub enum KubeError {
     Exists { what: String },
     #[error("cannot {what}: the API server answers {code} {message}")]
     Api { what: String, code: u16, message: String },
+    #[error("the connection to the node is lost: {why}")]
+    Lost { why: String },
+    #[error("the cluster has no node {name}; its nodes are {known}")]
+    NoNode { name: String, known: String },
+    #[error(
+        "node {node} does not list the image of the pause program, which pods of Tare are made from"
+    )]
+    NoImage { node: String },
     #[error("cannot {what} within {} s", .limit.as_secs())]
     TimedOut { what: String, limit: Duration },
     #[error(

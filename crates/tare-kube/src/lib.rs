@@ -11,9 +11,12 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod account;
 mod cluster;
 mod error;
 mod node;
+mod node_pod;
+mod nodes;
 mod pod;
 mod service;
 
@@ -21,5 +24,6 @@ pub use access::Access;
 pub use cluster::Cluster;
 pub use error::KubeError;
 pub use node::Node;
+pub use node_pod::{NodePod, NodeProcess, Streams};
 pub use pod::{Cpus, Filter, NewPod, PodMount, PodSource, RunningPod};
 pub use service::{NewService, ServiceAddress};

@@ -1,4 +1,4 @@
-//! The node that this host is.
+//! A node of the cluster.
 
 use k8s_openapi::api::core::v1::Node as ApiNode;
 
@@ -23,6 +23,8 @@ pub struct Node {
     pub has_user_namespaces: bool,
     /// The CPUs that pods may request, as the kubelet writes it.
     pub cpus: String,
+    /// In the words of Go: `amd64`, `arm64`.
+    pub architecture: String,
 }
 
 impl Node {
@@ -46,6 +48,7 @@ impl Node {
             address: internal.map(|found| found.address),
             has_user_namespaces,
             cpus: quantity.map(|quantity| quantity.0).unwrap_or_default(),
+            architecture: info.architecture,
         }
     }
 
@@ -79,6 +82,7 @@ mod tests {
                 address: None,
                 has_user_namespaces: false,
                 cpus: String::new(),
+                architecture: String::new(),
             };
             assert_eq!(node.pause_image(), expect, "{names:?}");
         };

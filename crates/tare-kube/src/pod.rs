@@ -9,7 +9,7 @@ use crate::error::{KubeError, RUN_LABEL, one_line};
 pub(crate) const POD_LABEL: &str = "tare.pod";
 
 /// The name of the pod's container.
-const CONTAINER: &str = "system";
+pub(crate) const CONTAINER: &str = "system";
 
 /// A pod to create.
 #[derive(Clone, Debug)]

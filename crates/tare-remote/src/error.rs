@@ -3,15 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 
+/// What ssh or a cluster says.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why something on another host failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     #[error("cannot connect to {host}: {why}")]
     Connect { host: String, why: String },
     #[error("the connection to {host} is lost")]
-    Lost { host: String, source: openssh::Error },
+    Lost { host: String, source: Cause },
     #[error("cannot run {program} on {host}")]
-    Run { program: String, host: String, source: openssh::Error },
+    Run { program: String, host: String, source: Cause },
     #[error("{program} on {host} failed ({status}){}", detail(.stderr))]
     Failed { program: String, host: String, status: String, stderr: String },
     #[error("cannot exchange data with {host}")]

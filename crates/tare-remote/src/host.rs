@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openssh::{ControlPersist, KnownHosts, Session, SessionBuilder};
-use tare_std::host_address::SshAddress;
+use tare_kube::NodePod;
+use tare_std::host_address::{NodeAddress, RemoteAddress, SshAddress};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::{RemoteError, refusal};
+use crate::error::{Cause, RemoteError, refusal};
 use crate::process::RemoteProcess;
 
 /// Time limit for the connection to be made.
@@ -36,16 +37,22 @@ pub struct HostBasics {
     /// Whether commands run as root there.
     pub is_root: bool,
     /// The address from which the host sees this one (`SSH_CONNECTION`). A jump host or NAT
-    /// between them makes it another host's.
+    /// between them makes it another host's. `None` for a node of a cluster.
     pub seen_from: Option<IpAddr>,
 }
 
 /// A connection to another host. Commands can run at the same time.
 #[derive(Clone, Debug)]
 pub struct RemoteHost {
-    address: SshAddress,
-    session: Arc<Session>,
-    runtime: Arc<Runtime>,
+    address: RemoteAddress,
+    way: Way,
+}
+
+/// How a host is reached.
+#[derive(Clone, Debug)]
+enum Way {
+    Ssh { session: Arc<Session>, runtime: Arc<Runtime> },
+    Pod(NodePod),
 }
 
 impl RemoteHost {
@@ -94,8 +101,25 @@ impl RemoteHost {
             host: address.to_string(),
             why: refusal(&error, &destination(address)),
         })?;
-        let (session, runtime) = (Arc::new(session), Arc::new(runtime));
-        Ok(Self { address: address.clone(), session, runtime })
+        let way = Way::Ssh { session: Arc::new(session), runtime: Arc::new(runtime) };
+        Ok(Self { address: RemoteAddress::Ssh(address.clone()), way })
+    }
+
+    /// Returns a node of a cluster, through its pod.
+    pub fn through(pod: NodePod, address: &NodeAddress) -> Self {
+        Self { address: RemoteAddress::Node(address.clone()), way: Way::Pod(pod) }
+    }
+
+    /// Connects again to a host whose connection is lost. `directory` is as for [`Self::connect`].
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; `Lost` for a node whose pod does not run any more.
+    pub fn again(&self, directory: &Path) -> Result<Self, RemoteError> {
+        match &self.address {
+            RemoteAddress::Ssh(address) => Self::connect(address, directory),
+            // Each command has a connection of its own.
+            RemoteAddress::Node(_) => self.check().map(|()| self.clone()),
+        }
     }
 
     /// Returns the host's name as the user wrote it (`ssh:db1`).
@@ -103,17 +127,17 @@ impl RemoteHost {
         self.address.to_string()
     }
 
-    pub fn address(&self) -> &SshAddress {
-        &self.address
-    }
-
     /// Starts a program with these arguments on the host. Its three streams are pipes.
     ///
     /// # Errors
-    /// `Run` or `Pipe` when ssh cannot be started.
+    /// `Run` or `Pipe` when it cannot be started.
     pub fn start(&self, program: &str, arguments: &[&str]) -> Result<RemoteProcess, RemoteError> {
-        let runtime = Arc::clone(&self.runtime);
-        RemoteProcess::start(&self.name(), &self.session, runtime, program, arguments)
+        match &self.way {
+            Way::Ssh { session, runtime } => {
+                RemoteProcess::over_ssh(&self.name(), session, runtime, program, arguments)
+            }
+            Way::Pod(pod) => RemoteProcess::in_pod(&self.name(), pod, program, arguments),
+        }
     }
 
     /// Runs a program to its end, with `input` as its standard input, and returns its output.
@@ -170,8 +194,16 @@ impl RemoteHost {
     /// # Errors
     /// `Lost` when it is not.
     pub fn check(&self) -> Result<(), RemoteError> {
-        let lost = |source| RemoteError::Lost { host: self.name(), source };
-        self.runtime.block_on(self.session.check()).map_err(lost)
+        match &self.way {
+            Way::Ssh { session, runtime } => {
+                runtime.block_on(session.check()).map_err(|error| self.lost(error.into()))
+            }
+            Way::Pod(pod) => pod.check().map_err(|error| self.lost(error.into())),
+        }
+    }
+
+    fn lost(&self, source: Cause) -> RemoteError {
+        RemoteError::Lost { host: self.name(), source }
     }
 }
 

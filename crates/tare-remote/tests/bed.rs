@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tare_remote::{RemoteError, RemoteHost};
-use tare_std::host_address::HostAddress;
+use tare_std::host_address::{HostAddress, RemoteAddress};
 use tare_testkit::ssh_bed::{MachineSpec, SshBed, USER};
 
 /// A program that answers `--version` on every machine of the bed.
@@ -17,7 +17,8 @@ const PROGRAM: &str = "/bin/bash";
 
 fn connect(bed: &SshBed, address: &str, directory: &Path) -> Result<RemoteHost, RemoteError> {
     let address: HostAddress = address.parse().unwrap();
-    RemoteHost::connect_with(address.ssh().unwrap(), directory, Some(&bed.config()))
+    let Some(RemoteAddress::Ssh(address)) = address.remote() else { panic!("{address}") };
+    RemoteHost::connect_with(address, directory, Some(&bed.config()))
 }
 
 /// Returns an error as users see it.

@@ -1,4 +1,5 @@
-//! The address of a host, as studies and options name it: `local`, or a destination of ssh.
+//! The address of a host, as studies and options name it: `local`, a destination of ssh, or a node
+//! of a Kubernetes cluster.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +12,25 @@ pub enum HostAddress {
     /// This host.
     #[default]
     Local,
-    /// Another host, through the user's ssh.
+    /// Another host.
+    Remote(RemoteAddress),
+}
+
+/// Another host, and the way to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RemoteAddress {
+    /// Through the user's ssh.
     Ssh(SshAddress),
+    /// Through the API of its cluster.
+    Node(NodeAddress),
+}
+
+/// A node of a Kubernetes cluster: `kubernetes:NODE`, or `kubernetes:CONTEXT/NODE` in another
+/// context of the user's access than the current one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeAddress {
+    context: Option<String>,
+    node: String,
 }
 
 /// A destination of ssh: a host or an alias of the user's configuration, with user and port where
@@ -35,7 +53,10 @@ pub struct HostAddressError {
 impl HostAddressError {
     /// Returns why, and what to write, without the text.
     pub fn reason(&self) -> String {
-        format!("{}; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT", self.why)
+        format!(
+            "{}; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT or kubernetes:NODE",
+            self.why
+        )
     }
 }
 
@@ -54,12 +75,40 @@ impl SshAddress {
     }
 }
 
+impl NodeAddress {
+    /// Returns the context of the user's access; `None` for the current one.
+    pub fn context(&self) -> Option<&str> {
+        self.context.as_deref()
+    }
+
+    /// Returns the name of the node.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (context, node) = match text.rsplit_once('/') {
+            Some((context, node)) => (Some(context), node),
+            None => (None, text),
+        };
+        if node.is_empty() || context == Some("") {
+            return Err("a name is missing");
+        }
+        // Contexts of managed clusters have slashes and colons.
+        let is_context = |name: &str| name.split('/').all(|part| is_plain(part) || part.is_empty());
+        if !is_plain(node) || !context.is_none_or(is_context) {
+            return Err("a name has a character that no name has");
+        }
+        Ok(Self { context: context.map(Into::into), node: node.into() })
+    }
+}
+
 impl HostAddress {
-    /// Returns the destination of ssh; `None` for this host.
-    pub fn ssh(&self) -> Option<&SshAddress> {
+    /// Returns the address of another host; `None` for this one.
+    pub fn remote(&self) -> Option<&RemoteAddress> {
         match self {
             Self::Local => None,
-            Self::Ssh(address) => Some(address),
+            Self::Remote(address) => Some(address),
         }
     }
 }
@@ -76,6 +125,10 @@ impl FromStr for HostAddress {
         let error = |why| HostAddressError { text: text.into(), why };
         if text == "local" {
             return Ok(Self::Local);
+        }
+        if let Some(node) = text.strip_prefix("kubernetes:") {
+            let node = NodeAddress::parse(node).map_err(error)?;
+            return Ok(Self::Remote(RemoteAddress::Node(node)));
         }
         let rest = text.strip_prefix("ssh:").ok_or_else(|| error("it has no kind"))?;
         let (user, rest) = match rest.rsplit_once('@') {
@@ -102,7 +155,7 @@ impl FromStr for HostAddress {
             return Err(error("a name has a character that no name has"));
         }
         let (user, host) = (user.map(Into::into), host.into());
-        Ok(Self::Ssh(SshAddress { user, host, port: port.flatten() }))
+        Ok(Self::Remote(RemoteAddress::Ssh(SshAddress { user, host, port: port.flatten() })))
     }
 }
 
@@ -120,11 +173,30 @@ impl fmt::Display for SshAddress {
     }
 }
 
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("kubernetes:")?;
+        if let Some(context) = &self.context {
+            write!(f, "{context}/")?;
+        }
+        f.write_str(&self.node)
+    }
+}
+
+impl fmt::Display for RemoteAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh(address) => address.fmt(f),
+            Self::Node(address) => address.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for HostAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local"),
-            Self::Ssh(address) => address.fmt(f),
+            Self::Remote(address) => address.fmt(f),
         }
     }
 }
@@ -154,11 +226,13 @@ mod tests {
             "ssh:bench@10.0.0.12:2222",
             "ssh:fe80::1%eth0",
             "ssh:root@[2001:db8::1]:22",
+            "kubernetes:node-1.example.org",
+            "kubernetes:arn:aws:eks:eu-1:12:cluster/prod/node-1",
         ] {
             assert_eq!(text.parse::<HostAddress>().unwrap().to_string(), text);
         }
         let address = "ssh:bench@10.0.0.12:2222".parse::<HostAddress>().unwrap();
-        let ssh = address.ssh().unwrap();
+        let Some(RemoteAddress::Ssh(ssh)) = address.remote() else { panic!("{address}") };
         assert_eq!((ssh.user(), ssh.host(), ssh.port()), (Some("bench"), "10.0.0.12", Some(2222)));
     }
 
@@ -175,13 +249,17 @@ mod tests {
             "ssh:db1:0",
             "ssh:db1:x",
             "ssh:-l@db1",
+            "kubernetes:",
+            "kubernetes:/node",
+            "kubernetes:node;reboot",
+            "kubernetes:-n",
         ] {
             assert!(text.parse::<HostAddress>().is_err(), "{text}");
         }
         let error = "ssh:db1:70000".parse::<HostAddress>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "\"ssh:db1:70000\" is not a host: its port is not between 1 and 65535; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT"
+            "\"ssh:db1:70000\" is not a host: its port is not between 1 and 65535; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT or kubernetes:NODE"
         );
     }
 }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tare_std::host_address::{HostAddress, HostAddressError};
+use tare_std::host_address::{HostAddress, HostAddressError, RemoteAddress};
 use tare_toml::{Item, Table};
 
 use super::{StudyError, SystemSpec};
@@ -34,6 +34,8 @@ pub enum SystemHostError {
     Address { host: HostAddress, text: String },
     #[error("{host} needs its address for the other hosts; write {host}=10.0.0.5")]
     NoAddress { host: HostAddress },
+    #[error("{host} cannot run an instance of a system; write ssh:HOST")]
+    Way { host: HostAddress },
 }
 
 /// Why a system cannot run on these hosts.
@@ -105,6 +107,7 @@ impl FromStr for SystemHost {
         match (&host, address) {
             // This host has several addresses, and ssh chooses none of them.
             (HostAddress::Local, None) => Err(SystemHostError::NoAddress { host }),
+            (HostAddress::Remote(RemoteAddress::Node(_)), _) => Err(SystemHostError::Way { host }),
             _ => Ok(Self { host, address }),
         }
     }

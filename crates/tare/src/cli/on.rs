@@ -3,25 +3,29 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use tare_std::host_address::{HostAddress, HostAddressError, SshAddress};
+use tare_std::host_address::{HostAddress, HostAddressError, RemoteAddress};
 
 /// Runs a command on other hosts.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunOn {
-    /// Run the command on this host, through ssh: HOST, USER@HOST, HOST:PORT or a name of
-    /// ~/.ssh/config. With several hosts, all run at once
-    #[arg(long, value_name = "HOST", value_delimiter = ',', value_parser = ssh_address)]
-    pub on: Vec<SshAddress>,
+    /// Run the command on this host: HOST, USER@HOST, HOST:PORT or a name of ~/.ssh/config through
+    /// ssh, or kubernetes:NODE through the API of its cluster. With several hosts, all run at once
+    #[arg(long, value_name = "HOST", value_delimiter = ',', value_parser = remote_address)]
+    pub on: Vec<RemoteAddress>,
     /// Start the command there and return; `tare attach` shows it and brings its files
     #[arg(long, requires = "on")]
     pub detach: bool,
+    /// Print what would be created in the cluster of kubernetes:NODE, and the rights that it takes,
+    /// and do nothing
+    #[arg(long, requires = "on")]
+    pub print_manifests: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Attach {
     /// The host
-    #[arg(value_name = "HOST", value_parser = ssh_address)]
-    pub host: SshAddress,
+    #[arg(value_name = "HOST", value_parser = remote_address)]
+    pub host: RemoteAddress,
     /// The run, if there are several
     #[arg(value_name = "ID")]
     pub id: Option<String>,
@@ -67,13 +71,11 @@ pub enum RunServerTask {
 }
 
 /// Reads the address of another host, with or without `ssh:`.
-fn ssh_address(text: &str) -> Result<SshAddress, HostAddressError> {
-    let whole = match text.starts_with("ssh:") {
-        true => text.to_string(),
-        false => format!("ssh:{text}"),
-    };
+fn remote_address(text: &str) -> Result<RemoteAddress, HostAddressError> {
+    let has_kind = text.starts_with("ssh:") || text.starts_with("kubernetes:");
+    let whole = if has_kind { text.to_string() } else { format!("ssh:{text}") };
     match whole.parse()? {
-        HostAddress::Ssh(address) => Ok(address),
-        HostAddress::Local => unreachable!("the text starts with ssh:"),
+        HostAddress::Remote(address) => Ok(address),
+        HostAddress::Local => unreachable!("the text has a kind"),
     }
 }

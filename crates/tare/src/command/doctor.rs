@@ -67,7 +67,7 @@ fn of_loaders(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Re
     let connections = Connections::open(state)?;
     let mut all = Vec::new();
     for loader in &options.loaders {
-        let checks = match loader.ssh() {
+        let checks = match loader.remote() {
             None => load_tools(),
             Some(address) => {
                 let Connected { host, program, .. } = connections.connect(address)?;

@@ -4,7 +4,7 @@ use std::io::{Write, empty};
 use std::path::Path;
 
 use anyhow::Context;
-use tare_std::host_address::SshAddress;
+use tare_std::host_address::RemoteAddress;
 
 use super::connections::{Connected, Connections, of_program};
 use super::results;
@@ -27,7 +27,7 @@ pub(super) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow:
 
 fn clean(
     connections: &Connections,
-    host: &SshAddress,
+    host: &RemoteAddress,
     options: &Clean,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
@@ -49,7 +49,9 @@ fn clean(
         let brought = if files > 0 { "; its files are here now" } else { "" };
         lines.push(format!("run {id}: removed{brought}"));
     }
-    let code = journals(&connected, options, &mut lines, out)?;
+    // Without the rights for it, what is left in the cluster is an error of the clean there.
+    let kubeconfig = connections.kubeconfig(host).ok().flatten();
+    let code = journals(&connected, options, kubeconfig, &mut lines, out)?;
     let mut words = vec!["run-server", "programs"];
     words.extend(options.programs.then_some("--remove"));
     let copies: Vec<ProgramCopy> = serde_json::from_slice(&run(&words)?)?;
@@ -67,15 +69,30 @@ fn clean(
     Ok(code)
 }
 
-/// Undoes the journals there.
+/// Runs a program with the access to the node's cluster that is its standard input.
+const WITH_ACCESS: &str = "umask 077; f=$(mktemp) || exit 1; cat > \"$f\"; \
+    TARE_NODE_KUBECONFIG=$f \"$@\"; status=$?; rm -f \"$f\"; exit $status";
+
+/// Undoes the journals there. Those of a node name its cluster by an access that may be gone by
+/// now, so that it gets another.
 fn journals(
     connected: &Connected,
     options: &Clean,
+    kubeconfig: Option<String>,
     lines: &mut Vec<String>,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let words: &[&str] = if options.json { &["clean", "--json"] } else { &["clean"] };
-    match connected.host.output(&connected.program.path, words, empty()) {
+    let program = connected.program.path.as_str();
+    let mut words = vec![program, "clean"];
+    words.extend(options.json.then_some("--json"));
+    let ran = match &kubeconfig {
+        None => connected.host.output(program, &words[1..], empty()),
+        Some(text) => {
+            words.splice(0..0, ["-c", WITH_ACCESS, "sh"]);
+            connected.host.output("sh", &words, text.as_bytes())
+        }
+    };
+    match ran {
         Ok(text) if options.json => out.write_all(&text)?,
         Ok(text) => {
             lines.extend(String::from_utf8_lossy(&text).lines().map(Into::into));

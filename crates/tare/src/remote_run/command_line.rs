@@ -34,6 +34,8 @@ pub(super) struct CommandLine {
     taken: Vec<PathBuf>,
     pub(super) replace: Vec<PathBuf>,
     pub(super) outputs: Vec<(PathBuf, PathBuf)>,
+    /// Whether it runs a study with pods, for which a node of a cluster needs an account.
+    pub(super) makes_pods: bool,
 }
 
 /// Returns the command of this process.
@@ -121,6 +123,7 @@ impl CommandLine {
         if INPUTS.contains(&id) && path.exists() {
             let name = self.name(path, id == "resume")?;
             self.inputs.push((name.clone(), path.into()));
+            self.workloads(&name, path)?;
             if id == "resume" {
                 self.replace.push(name.clone());
                 let logs = logs_of(&name).into_iter().zip(logs_of(path));
@@ -148,6 +151,29 @@ impl CommandLine {
             return text(name.as_os_str());
         }
         text(value)
+    }
+
+    /// Adds the workload files that a study names.
+    fn workloads(&mut self, there: &Path, here: &Path) -> anyhow::Result<()> {
+        if here.extension() != Some("toml".as_ref()) {
+            return Ok(());
+        }
+        // A study that cannot be read is refused there, with the reason.
+        let text = fs::read_to_string(here).unwrap_or_default();
+        for file in tare_lab::study::workload_files(&text) {
+            let below = |part: Component<'_>| matches!(part, Component::Normal(_));
+            if !Path::new(&file).components().all(below) {
+                let why = format!(
+                    "{} names the workload {file}, which is not beside it; copy it there for --on",
+                    here.display()
+                );
+                return Err(anyhow!(why)).exit_with(Exit::Input);
+            }
+            let name = there.with_file_name(&file);
+            self.directories.extend(name.parent().map(Path::to_path_buf));
+            self.inputs.push((name, here.with_file_name(&file)));
+        }
+        Ok(())
     }
 
     /// Returns the name of a file there: the same if it is below this directory.
@@ -225,6 +251,18 @@ mod tests {
         assert_eq!(line.words, ["weigh", "--output=files-1/out.tare", "--", "files-0/own.toml"]);
         assert_eq!(line.inputs, [(PathBuf::from("files-0/own.toml"), study)]);
         assert_eq!(line.outputs, [(PathBuf::from("files-1"), here.path().to_path_buf())]);
+        let with = |workload: &str| {
+            let text = format!("[[workload]]\nname = \"w\"\nworkload = \"{workload}\"\n");
+            let study = here.path().join("other.toml");
+            fs::write(&study, text).unwrap();
+            of(["tare", "weigh", "--on=a", study.to_str().unwrap()].map(Into::into))
+        };
+        let line = with("loads/mine.toml").unwrap();
+        let sent = (PathBuf::from("files-0/loads/mine.toml"), here.path().join("loads/mine.toml"));
+        assert_eq!(line.inputs[1], sent);
+        assert!(line.directories.contains(&PathBuf::from("files-0/loads")), "{line:?}");
+        let refused = with("../mine.toml").unwrap_err().to_string();
+        assert!(refused.contains("not beside it; copy it there for --on"), "{refused}");
         let refused = of(["tare", "weigh", "--on=a", "-o", "/no/such/x.tare"].map(Into::into));
         assert!(refused.unwrap_err().to_string().contains("no directory /no/such"));
         let refused = of(["tare", "weigh", "--on=a", "--serve"].map(Into::into));

@@ -4,13 +4,15 @@ use std::fs;
 use std::io::empty;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use tare_host::journal::{Entry, Journal, JournalError};
 use tare_remote::{InstalledProgram, RemoteError, RemoteHost};
-use tare_std::host_address::SshAddress;
+use tare_std::host_address::RemoteAddress;
 
+use super::node::EnteredNode;
 use crate::cleanup;
 use crate::exit::{Exit, ExitWith};
 use crate::registry::KINDS;
@@ -21,11 +23,14 @@ const STATE: &str = "/var/lib/tare";
 /// A socket of ssh has a path of at most 107 bytes, of which its own name needs 45.
 const PATH_MAX: usize = 60;
 
-/// The sockets of this command, in a journalled directory. Dropping it closes and removes them.
+/// The sockets of this command, in a journalled directory, and its pods on nodes of clusters.
+/// Dropping it closes and removes them.
 #[derive(Debug)]
 pub(crate) struct Connections {
     journal: Journal,
     directory: PathBuf,
+    /// The nodes of clusters that have been connected to.
+    nodes: Mutex<Vec<EnteredNode>>,
 }
 
 /// A host with the program in place.
@@ -65,19 +70,45 @@ impl Connections {
             .exit_with(Exit::Host);
         }
         journal.write(vec![Entry::directory(directory.clone())])?;
-        let made = Self { journal, directory };
+        let made = Self { journal, directory, nodes: Mutex::new(Vec::new()) };
         fs::create_dir(&made.directory)
             .with_context(|| format!("cannot create {}", made.directory.display()))?;
         Ok(made)
     }
 
     /// Connects to a host.
-    pub(crate) fn reach(&self, address: &SshAddress) -> anyhow::Result<RemoteHost> {
-        RemoteHost::connect(address, &self.directory).exit_with(Exit::Host)
+    fn reach(&self, address: &RemoteAddress) -> anyhow::Result<RemoteHost> {
+        match address {
+            RemoteAddress::Ssh(ssh) => {
+                RemoteHost::connect(ssh, &self.directory).exit_with(Exit::Host)
+            }
+            RemoteAddress::Node(address) => {
+                let number = {
+                    let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+                    let number = nodes.len();
+                    nodes.push(EnteredNode::find(address, &self.journal, number)?);
+                    number
+                };
+                self.node(number).enter(&self.journal)
+            }
+        }
+    }
+
+    fn node(&self, number: usize) -> EnteredNode {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes[number].clone()
+    }
+
+    /// Returns a kubeconfig with which a command on a node can make pods; `None` for a host that is
+    /// no node of a cluster.
+    pub(crate) fn kubeconfig(&self, address: &RemoteAddress) -> anyhow::Result<Option<String>> {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let node = nodes.into_iter().rev().find(|node| node.is(address));
+        node.map(|node| node.account(&self.journal)).transpose()
     }
 
     /// Connects to a host and copies the program there, unless it is there.
-    pub(crate) fn connect(&self, address: &SshAddress) -> anyhow::Result<Connected> {
+    pub(crate) fn connect(&self, address: &RemoteAddress) -> anyhow::Result<Connected> {
         let begun = Instant::now();
         let host = self.reach(address)?;
         let connecting = begun.elapsed();

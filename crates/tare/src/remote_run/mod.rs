@@ -9,6 +9,7 @@ mod attach;
 mod clean;
 mod command_line;
 mod connections;
+mod node;
 mod results;
 mod several;
 mod terminal;
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use tare_std::host_address::SshAddress;
+use tare_std::host_address::RemoteAddress;
 
 use crate::cli::{Command, HostCommand, RunOn, TuneCommand};
 use crate::exit::{Exit, ExitWith};
@@ -66,18 +67,33 @@ pub(crate) fn run(
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    if on.print_manifests {
+        return node::print(&on.on, out);
+    }
     if let Command::Clean(options) = command {
         return clean::run(options, state, out);
     }
-    let line = command_line::of_this_process()?;
+    let mut line = command_line::of_this_process()?;
+    line.makes_pods = makes_pods(command);
     match &on.on[..] {
         [host] => on_one(host, &line, on.detach, state, out),
         hosts => several::run(command, hosts, &line, on.detach, state, out),
     }
 }
 
+/// Returns whether a command runs a study with pods. What cannot be read is refused on the host.
+fn makes_pods(command: &Command) -> bool {
+    let read = match command {
+        Command::Weigh(options) => crate::campaign::study::read(&options.study, options.quick),
+        Command::Explain(options) => crate::campaign::study::read(&options.what, false),
+        _ => return false,
+    };
+    let is_pod = |runtime: &str| runtime == "kubernetes" || runtime.starts_with("kubernetes:");
+    read.is_ok_and(|(study, _)| study.environments.iter().any(|one| is_pod(one.runtime.as_str())))
+}
+
 fn on_one(
-    host: &SshAddress,
+    host: &RemoteAddress,
     line: &CommandLine,
     detach: bool,
     state: &Path,
@@ -87,7 +103,8 @@ fn on_one(
     let connections = Connections::open(state)?;
     let connected = connections.connect(host)?;
     let terminal = terminal::spec();
-    let directory = start(&connected, line, terminal.clone(), detach)?;
+    let kubeconfig = if line.makes_pods { connections.kubeconfig(host)? } else { None };
+    let directory = start(&connected, line, terminal.clone(), detach, kubeconfig.as_deref())?;
     if detach {
         let id = crate::run_server::id(&directory);
         let name = connected.host.name();
@@ -111,6 +128,7 @@ fn start(
     line: &CommandLine,
     terminal: Option<TerminalSpec>,
     detach: bool,
+    kubeconfig: Option<&str>,
 ) -> anyhow::Result<std::path::PathBuf> {
     let begun = Instant::now();
     let seconds = |time: std::time::Duration| format!("{:.2} s", time.as_secs_f64());
@@ -128,6 +146,7 @@ fn start(
     };
     let mut packer = Packer::new(&spec)?;
     line.pack(&mut packer)?;
+    kubeconfig.map_or(Ok(()), |text| packer.kubeconfig(text))?;
     let archive = packer.finish()?;
     let answer =
         connected.host.output(&connected.program.path, &["run-server", "start"], &archive[..]);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use tare_std::host_address::SshAddress;
+use tare_std::host_address::RemoteAddress;
 
 use super::command_line::CommandLine;
 use super::connections::Connections;
@@ -18,7 +18,7 @@ use crate::{live, signals};
 /// Runs a command on hosts, at the same time, and compares the records of a study.
 pub(super) fn run(
     command: &Command,
-    hosts: &[SshAddress],
+    hosts: &[RemoteAddress],
     line: &CommandLine,
     detach: bool,
     state: &Path,
@@ -28,10 +28,11 @@ pub(super) fn run(
     let line = line.clone().free_names();
     let stop = signals::stop_flag_with(live::restore)?;
     let connections = Connections::open(state)?;
-    let run = |host: &SshAddress| -> anyhow::Result<(Exit, Vec<PathBuf>)> {
+    let run = |host: &RemoteAddress| -> anyhow::Result<(Exit, Vec<PathBuf>)> {
         let name = name(host);
         let connected = connections.connect(host)?;
-        let directory = start(&connected, &line, None, false)?;
+        let kubeconfig = if line.makes_pods { connections.kubeconfig(host)? } else { None };
+        let directory = start(&connected, &line, None, false, kubeconfig.as_deref())?;
         let prefix = format!("{name}: ");
         let view = View::Streams { prefix: &prefix };
         let ending = watch::follow(&connections, &connected, &directory, &view, &stop)?;
@@ -74,7 +75,7 @@ pub(super) fn run(
 /// Refuses what has no meaning for several hosts.
 fn refuse(
     command: &Command,
-    hosts: &[SshAddress],
+    hosts: &[RemoteAddress],
     line: &CommandLine,
     detach: bool,
 ) -> anyhow::Result<()> {
@@ -99,8 +100,12 @@ fn refuse(
 }
 
 /// Returns a host's name for lines and files.
-fn name(host: &SshAddress) -> String {
+fn name(host: &RemoteAddress) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    let port = host.port().map(|port| format!("-{port}")).unwrap_or_default();
-    host.host().chars().map(plain).collect::<String>() + &port
+    let (name, port) = match host {
+        RemoteAddress::Ssh(ssh) => (ssh.host(), ssh.port()),
+        RemoteAddress::Node(node) => (node.node(), None),
+    };
+    let port = port.map(|port| format!("-{port}")).unwrap_or_default();
+    name.chars().map(plain).collect::<String>() + &port
 }

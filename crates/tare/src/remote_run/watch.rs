@@ -66,7 +66,7 @@ pub(super) fn follow(
         sleep(pause);
         let host = match connected.host.check() {
             Ok(()) => connected.host.clone(),
-            Err(_) => match connections.reach(connected.host.address()) {
+            Err(_) => match connected.host.again(connections.directory()) {
                 Ok(host) => host,
                 Err(_) => continue,
             },

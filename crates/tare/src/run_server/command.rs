@@ -29,6 +29,10 @@ pub(super) fn become_command(directory: &Path, parent: u32) -> anyhow::Result<()
         ioctl_tiocsctty(std::io::stdin()).context("cannot take the terminal")?;
     }
     let mut command = Command::new(crate::own_program()?);
+    let kubeconfig = directory.join(session::KUBECONFIG);
+    if kubeconfig.exists() {
+        command.env("KUBECONFIG", kubeconfig);
+    }
     Err(command.args(&spec.arguments).env(VARIABLE, directory).exec())
         .context("cannot start the command")
 }

@@ -49,6 +49,11 @@ impl Packer {
         Ok(self.0.append_data(&mut header, name, text)?)
     }
 
+    /// Adds the access to a cluster that the command has.
+    pub(crate) fn kubeconfig(&mut self, text: &str) -> anyhow::Result<()> {
+        self.text(Path::new(session::KUBECONFIG), text.as_bytes())
+    }
+
     /// Adds a file, or a directory with its files, under a path below the command's directory.
     pub(crate) fn add(&mut self, name: &Path, from: &Path) -> anyhow::Result<()> {
         let to = Path::new(WORK).join(name);

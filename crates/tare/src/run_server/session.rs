@@ -20,6 +20,8 @@ const ORPHAN: Duration = Duration::from_secs(20);
 
 pub(super) const SPEC: &str = "session.json";
 pub(super) const WORK: &str = "work";
+/// The access of the command to a cluster, if it has one.
+pub(super) const KUBECONFIG: &str = "kubeconfig";
 pub(super) const SOCKET: &str = "socket";
 pub(super) const LOG: &str = "log";
 pub(super) const ENDED: &str = "ended.json";

@@ -34,7 +34,7 @@ pub(super) fn not_known(study: &Study) -> Vec<String> {
             others.join(", ")
         ));
     }
-    let loaders = study.loaders.iter().filter(|loader| loader.host.ssh().is_some());
+    let loaders = study.loaders.iter().filter(|loader| loader.host.remote().is_some());
     let loaders: Vec<String> = loaders.map(LoaderSpec::name).collect();
     if !loaders.is_empty() {
         lines.push(format!(

@@ -54,8 +54,8 @@ pub(super) fn obstacles(
     }
     let driver = tare_driver::find(&study.driver);
     // Loaders on other hosts are asked when the study starts.
-    let is_client =
-        study.loaders.is_empty() || study.loaders.iter().any(|loader| loader.host.ssh().is_none());
+    let is_client = study.loaders.is_empty()
+        || study.loaders.iter().any(|loader| loader.host.remote().is_none());
     if let Some(program) = driver.and_then(|driver| driver.program)
         && is_client
         && exec::find(program.name).is_none()

@@ -1,0 +1,320 @@
+//! A pod through which programs run on a node, as they would over ssh.
+//!
+//! Method: the pod is privileged, shares the processes and the network of the node, and has only
+//! the node's own programs in it (`/usr`, `/lib`), over the image of the pause program that every
+//! node has. What is started in it enters the namespaces of the kubelet, or of the node's first
+//! process where there is none of that name. It leaves the cgroup of the pod, so that it has the
+//! CPUs of the node and outlives the pod. It loses its standard input when the connection ends.
+//!
+//! Limits: the node needs `nsenter` and `sh` (util-linux; every distribution but those without a
+//! shell). The API server has to speak version 5 of the protocol of `exec`, which can end a
+//! standard input (Kubernetes 1.30).
+
+use std::io::{PipeReader, PipeWriter};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, AttachParams, AttachedProcess};
+use serde_json::{Value, json};
+use tokio::net::unix::pipe;
+use tokio::runtime::Builder;
+
+use crate::access::{Access, CALL_LIMIT};
+use crate::error::{KubeError, RUN_LABEL, one_line, sources};
+use crate::node::Node;
+use crate::pod::CONTAINER;
+
+/// The name of the pod in its namespace.
+pub(crate) const NAME: &str = "node";
+
+/// The directories of the node that its programs need. The loader of x86-64 is in `/lib64`.
+const DIRECTORIES: [&str; 3] = ["/usr", "/lib", "/lib64"];
+
+/// Prints the process whose namespaces are those of the node: the kubelet's, by the names that
+/// distributions give it, else the first.
+const FIND: &str = "for p in /proc/[0-9]*; do \
+    { read -r name < \"$p/comm\"; } 2>/dev/null || continue; \
+    case $name in kubelet|kubelite|k3s|k3s-server|rke2|k0s) echo \"${p#/proc/}\"; exit;; esac; \
+    done; echo 1";
+
+/// Leaves the cgroups of the pod and becomes the program. Version 1 has a hierarchy for each
+/// controller.
+const LEAVE: &str = "if [ -e /sys/fs/cgroup/cgroup.controllers ]; \
+    then all=/sys/fs/cgroup; else all='/sys/fs/cgroup/*'; fi; \
+    for d in $all; do echo $$ > \"$d/cgroup.procs\"; done 2>/dev/null; \
+    HOME=${HOME:-/root}; export HOME; exec \"$@\"";
+
+/// A pod through which programs run on a node.
+#[derive(Clone, Debug)]
+pub struct NodePod {
+    pub(crate) access: Access,
+    pub(crate) namespace: String,
+    /// The process whose namespaces are those of the node.
+    process: u32,
+}
+
+/// The ends of the pipes that a program on the node reads and writes.
+#[derive(Debug)]
+pub struct Streams {
+    pub stdin: PipeReader,
+    pub stdout: PipeWriter,
+    pub stderr: PipeWriter,
+}
+
+/// A program on the node.
+#[derive(Debug)]
+pub struct NodeProcess {
+    ended: Receiver<Result<i32, KubeError>>,
+}
+
+impl NodeProcess {
+    /// Waits until it ends, at most for `limit`, and returns its exit code; `None` after the limit.
+    ///
+    /// # Errors
+    /// `Lost` if the connection ended before.
+    pub fn wait(self, limit: Option<Duration>) -> Result<Option<i32>, KubeError> {
+        let lost = || KubeError::Lost { why: "its end was not seen".into() };
+        match limit {
+            None => self.ended.recv().map_err(|_| lost())?.map(Some),
+            Some(limit) => match self.ended.recv_timeout(limit) {
+                Ok(ended) => ended.map(Some),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => Err(lost()),
+            },
+        }
+    }
+}
+
+/// Returns the pod as it is written in a manifest. Without a node's image, the name of that.
+pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
+    let has = |directory: &&str| *directory != "/lib64" || node.architecture == "amd64";
+    let directories = DIRECTORIES.into_iter().filter(has);
+    let (volumes, mounts): (Vec<Value>, Vec<Value>) = directories
+        .map(|path| {
+            let name = path.trim_start_matches('/');
+            let volume = json!({ "name": name, "hostPath": { "path": path, "type": "Directory" } });
+            (volume, json!({ "name": name, "mountPath": path, "readOnly": true }))
+        })
+        .unzip();
+    let field = json!({ "key": "metadata.name", "operator": "In", "values": [node.name] });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": NAME, "namespace": namespace, "labels": { RUN_LABEL: run } },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "hostPID": true,
+            "hostNetwork": true,
+            "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{ "matchFields": [field] }],
+            }}},
+            "tolerations": [{ "operator": "Exists" }],
+            "containers": [{
+                "name": CONTAINER,
+                "image": node.pause_image().unwrap_or("IMAGE-OF-THE-PAUSE-PROGRAM"),
+                "imagePullPolicy": "Never",
+                "command": ["/usr/bin/sleep", "infinity"],
+                "securityContext": {
+                    "privileged": true,
+                    "readOnlyRootFilesystem": true,
+                    "runAsUser": 0,
+                },
+                "volumeMounts": mounts,
+            }],
+            "volumes": volumes,
+        },
+    })
+}
+
+/// Returns the rights that a user needs for such a pod, as they are written in a manifest.
+pub(crate) fn rights() -> Value {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    let roles = ["clusterroles", "clusterrolebindings"];
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": { "name": "tare-on-nodes" },
+        "rules": [
+            rule("", &["nodes"], &["get", "list"]),
+            rule("", &["namespaces", "pods"], &["create", "get", "list", "delete"]),
+            rule("", &["pods/exec"], &["create", "get"]),
+            // For studies with pods: the account, and the rights that it gets.
+            rule("", &["serviceaccounts", "serviceaccounts/token"], &["create"]),
+            rule("", &["services"], &["create", "get", "list", "delete"]),
+            rule("", &["pods/log", "nodes/proxy"], &["get"]),
+            rule("rbac.authorization.k8s.io", &roles, &["create", "get", "delete"]),
+        ],
+    })
+}
+
+impl NodePod {
+    /// Returns the running pod of a namespace.
+    ///
+    /// # Errors
+    /// If a program cannot be run in it.
+    pub(crate) fn open(access: Access, namespace: &str) -> Result<Self, KubeError> {
+        let mut pod = Self { access, namespace: namespace.into(), process: 1 };
+        let (output, there) = pipe_pair()?;
+        let (errors, errors_there) = pipe_pair()?;
+        let (stdin, nothing) = pipe_pair()?;
+        drop(nothing);
+        let streams = Streams { stdin, stdout: there, stderr: errors_there };
+        let words = ["/usr/bin/sh", "-c", FIND].map(String::from).to_vec();
+        let process = pod.exec(words, streams)?;
+        let read = |pipe: PipeReader| std::io::read_to_string(pipe).unwrap_or_default();
+        let text = read(output);
+        let code = process.wait(Some(CALL_LIMIT))?;
+        let found = text.trim().parse().ok().filter(|_| code == Some(0));
+        pod.process = found.ok_or_else(|| KubeError::Api {
+            what: "look for the kubelet".into(),
+            code: 0,
+            message: one_line(&format!("{text} {}", read(errors))),
+        })?;
+        Ok(pod)
+    }
+
+    /// Starts a program with these arguments on the node.
+    ///
+    /// # Errors
+    /// If the API server does not start it. A program that the node lacks ends with code 127.
+    pub fn start(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        streams: Streams,
+    ) -> Result<NodeProcess, KubeError> {
+        let process = self.process.to_string();
+        let enter = ["/usr/bin/nsenter", "--target", &process];
+        let of =
+            ["--mount", "--uts", "--ipc", "--net", "--", "/bin/sh", "-c", LEAVE, "sh", program];
+        let words = enter.iter().chain(&of).chain(arguments);
+        self.exec(words.map(|word| (*word).to_string()).collect(), streams)
+    }
+
+    /// Runs a command in the pod, on a thread that passes its streams on.
+    fn exec(&self, command: Vec<String>, streams: Streams) -> Result<NodeProcess, KubeError> {
+        let (begun, beginning) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let (access, namespace) = (self.access.clone(), self.namespace.clone());
+        let work = move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| KubeError::Access { why: error.to_string() });
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(begun.send(Err(error))),
+            };
+            runtime.block_on(async {
+                match connect(&access, &namespace, command).await {
+                    // Nobody waits for what was given up.
+                    Err(error) => drop(begun.send(Err(error))),
+                    Ok(attached) => {
+                        drop(begun.send(Ok(())));
+                        drop(end.send(relay(attached, streams).await));
+                    }
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("kubernetes-exec".into()).spawn(work);
+        thread.map_err(|error| KubeError::Access { why: error.to_string() })?;
+        let lost = |_| KubeError::Lost { why: "its beginning was not seen".into() };
+        beginning.recv().map_err(lost)??;
+        Ok(NodeProcess { ended })
+    }
+}
+
+fn pipe_pair() -> Result<(PipeReader, PipeWriter), KubeError> {
+    std::io::pipe().map_err(|error| KubeError::Access { why: error.to_string() })
+}
+
+/// Starts a command in the pod.
+async fn connect(
+    access: &Access,
+    namespace: &str,
+    command: Vec<String>,
+) -> Result<AttachedProcess, KubeError> {
+    let what = "run a program in the pod on the node";
+    let config = access.config().await?;
+    let server = config.cluster_url.to_string();
+    let client = Client::try_from(config);
+    let client = client.map_err(|error| KubeError::Access { why: sources(&error) })?;
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    let streams =
+        AttachParams::default().container(CONTAINER).stdin(true).stdout(true).stderr(true);
+    let call = pods.exec(NAME, command, &streams);
+    match tokio::time::timeout(CALL_LIMIT, call).await {
+        Ok(attached) => attached.map_err(|error| KubeError::of(what, &server, error)),
+        Err(_) => Err(KubeError::TimedOut { what: what.into(), limit: CALL_LIMIT }),
+    }
+}
+
+/// Passes the streams on until the program has ended, and returns its exit code.
+async fn relay(mut attached: AttachedProcess, streams: Streams) -> Result<i32, KubeError> {
+    let lost = |why: &str| KubeError::Lost { why: why.into() };
+    let pipe = |error: std::io::Error| KubeError::Lost { why: error.to_string() };
+    let Streams { stdin, stdout, stderr } = streams;
+    let mut from = pipe::Receiver::from_owned_fd(stdin.into()).map_err(pipe)?;
+    let mut out = pipe::Sender::from_owned_fd(stdout.into()).map_err(pipe)?;
+    let mut errors = pipe::Sender::from_owned_fd(stderr.into()).map_err(pipe)?;
+    let missing = || lost("it has no streams");
+    let mut stdin = attached.stdin().ok_or_else(missing)?;
+    let mut stdout = attached.stdout().ok_or_else(missing)?;
+    let mut stderr = attached.stderr().ok_or_else(missing)?;
+    let status = attached.take_status().ok_or_else(missing)?;
+    let input = async move {
+        // Either end may close it: the program, or who feeds it.
+        let _ = tokio::io::copy(&mut from, &mut stdin).await;
+        drop(stdin);
+        std::future::pending::<()>().await;
+    };
+    let output = async {
+        let copied = tokio::join!(
+            tokio::io::copy(&mut stdout, &mut out),
+            tokio::io::copy(&mut stderr, &mut errors),
+        );
+        // A reader that has gone does not keep the program from its end.
+        let _ = copied;
+        status.await
+    };
+    let ended = tokio::select! {
+        () = input => None,
+        ended = output => ended,
+    };
+    let ended = ended.ok_or_else(|| lost("the connection to the API server ended"))?;
+    exit_code(&serde_json::to_value(ended).unwrap_or_default())
+}
+
+/// Returns the exit code in the status of a command (`k8s.io/apimachinery`, `NonZeroExitCode`).
+fn exit_code(status: &Value) -> Result<i32, KubeError> {
+    if status["status"] == "Success" {
+        return Ok(0);
+    }
+    let causes = status["details"]["causes"].as_array().into_iter().flatten();
+    let code = causes
+        .filter(|cause| cause["reason"] == "ExitCode")
+        .find_map(|cause| cause["message"].as_str()?.parse().ok());
+    let message = one_line(status["message"].as_str().unwrap_or_default());
+    let what = "run a program in the pod on the node".to_string();
+    code.ok_or(KubeError::Api { what, code: 0, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_in_the_status() {
+        assert_eq!(exit_code(&json!({ "status": "Success" })).unwrap(), 0);
+        let causes = json!([{ "reason": "ExitCode", "message": "7" }]);
+        let status = json!({ "status": "Failure", "details": { "causes": causes } });
+        assert_eq!(exit_code(&status).unwrap(), 7);
+        let status = json!({ "status": "Failure", "message": "no such container" });
+        let error = exit_code(&status).unwrap_err().to_string();
+        assert!(error.ends_with("no such container"), "{error}");
+    }
+}

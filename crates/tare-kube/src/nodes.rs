@@ -1,0 +1,58 @@
+//! Ways to the nodes of a cluster: pods through which programs run on them.
+
+use serde_json::Value;
+
+use crate::access::Access;
+use crate::account;
+use crate::cluster::{Cluster, namespace_manifest};
+use crate::error::KubeError;
+use crate::node_pod::{self, NodePod};
+
+impl Cluster {
+    /// Creates a namespace and a pod in it through which programs run on a node. `access` is that
+    /// of this cluster.
+    ///
+    /// # Errors
+    /// Says why the pod cannot start, or what the node lacks. The namespace stays until it is
+    /// deleted.
+    pub fn create_node_pod(
+        &self,
+        access: &Access,
+        namespace: &str,
+        run: &str,
+        node: &str,
+    ) -> Result<NodePod, KubeError> {
+        let node = self.node(node)?;
+        if node.pause_image().is_none() {
+            return Err(KubeError::NoImage { node: node.name });
+        }
+        self.create_namespace(namespace, run)?;
+        let manifest = node_pod::manifest(namespace, run, &node);
+        self.start_pod(namespace, node_pod::NAME, &node.name, manifest)?;
+        NodePod::open(access.clone(), namespace)
+    }
+
+    /// Returns what [`Self::create_node_pod`] creates, and the rights that it takes, as manifests.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    pub fn node_pod_manifests(&self, node: &str) -> Result<Vec<Value>, KubeError> {
+        let node = self.node(node)?;
+        let namespace = namespace_manifest("tare-RUN-n0", "RUN");
+        let pod = node_pod::manifest("tare-RUN-n0", "RUN", &node);
+        let account = account::manifests("tare-RUN-n0", "RUN", "");
+        Ok([node_pod::rights(), namespace, pod].into_iter().chain(account).collect())
+    }
+}
+
+impl NodePod {
+    /// Checks that the pod still runs.
+    ///
+    /// # Errors
+    /// If it does not, or the API server does not answer.
+    pub fn check(&self) -> Result<(), KubeError> {
+        let cluster = Cluster::connect(&self.access)?;
+        let lost = || KubeError::Lost { why: "its pod does not run any more".into() };
+        cluster.pod(&self.namespace, node_pod::NAME)?.map(drop).ok_or_else(lost)
+    }
+}

@@ -1,0 +1,238 @@
+//! `--on kubernetes:NODE`: a command runs on the node of a real cluster as it does here, its files
+//! come back, and nothing stays there, however it ends.
+//!
+//! `scripts/kubernetes` starts a cluster of one node. The node has namespaces of its own, so each
+//! test runs again in a process in its network namespace.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::{stderr, stdout, tare};
+use serde_json::Value;
+use tare_kube::{Access, Cluster};
+use tare_testkit::{Need, Reason, skip, skipped};
+use tempfile::TempDir;
+
+/// The variable for the node's network namespace.
+const NODE: &str = "TARE_KUBERNETES_NETNS";
+/// Long enough for a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const STUDY: &str = "name = \"small\"\nbaseline = \"native\"\n\
+     [system]\nname = \"tare-db\"\noverprovisioned = \"yes\"\n\
+     [schedule]\nwindow = \"100ms\"\nrounds = ROUNDS\nrounds_min = 1\nstop_width_percent = 0\n\
+     budget = \"10m\"\nseed = 1\n\
+     [[environment]]\nname = \"native\"\nruntime = \"process\"\n\
+     [[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\n\
+     [[workload]]\nname = \"w\"\nrows = 1000\nlatency_share = 0\n";
+
+/// Held by the test that uses the cluster: each looks at everything of Tare in it.
+static CLUSTER: Mutex<()> = Mutex::new(());
+
+/// The cluster, its node, and a directory here.
+struct Case {
+    cluster: Cluster,
+    node: String,
+    here: TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Case {
+    /// Returns the cluster if a test must go on in this process, which is in the node's network
+    /// namespace. Otherwise it has passed in a process there, or it was skipped.
+    fn start(test: &str) -> Option<Self> {
+        let Some(node) = std::env::var_os(NODE) else {
+            skip(test, Reason::not_installed("a Kubernetes cluster that answers"));
+            return None;
+        };
+        if skipped(test, &[Need::Root, Need::Program("runc")]) {
+            return None;
+        }
+        let alone = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+        let inode = |path: &Path| fs::read_link(path).unwrap();
+        if inode(Path::new("/proc/self/ns/net")) != inode(Path::new(&node)) {
+            let mut there = Command::new("nsenter");
+            there.arg(format!("--net={}", PathBuf::from(node).display()));
+            there.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
+            assert!(there.status().unwrap().success(), "{test} on the node");
+            return None;
+        }
+        let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
+        let node = cluster.node_here().unwrap().name;
+        // Sockets need a short path.
+        let here = tempfile::Builder::new().prefix("k").tempdir_in("/tmp").unwrap();
+        Some(Self { cluster, node, here, _alone: alone })
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = tare();
+        command.arg("--state").arg(self.here.path().join("state")).args(words);
+        command.args(["--on", &format!("kubernetes:{}", self.node)]);
+        command.current_dir(self.here.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn study(&self, rounds: u32) {
+        let text = STUDY.replace("ROUNDS", &rounds.to_string());
+        fs::write(self.here.path().join("small.toml"), text).unwrap();
+    }
+
+    fn assert_clean(&self) {
+        let left = [self.cluster.namespaces_of_runs(), self.cluster.roles_of_runs()];
+        assert_eq!(left.map(Result::unwrap), [Vec::<String>::new(), Vec::new()]);
+    }
+}
+
+#[test]
+fn study_runs_on_the_node_and_leaves_nothing() {
+    let Some(case) = Case::start("study_runs_on_the_node_and_leaves_nothing") else { return };
+    case.study(2);
+    let weighed = case.run(&["weigh", "small.toml", "-o", "small.tare"]);
+    assert!(weighed.status.success(), "{}", stderr(&weighed));
+    assert!(stderr(&weighed).contains(&format!("on kubernetes:{}: connected in", case.node)));
+    case.assert_clean();
+    let mut report = tare();
+    report.args(["report", "small.tare", "--json"]).current_dir(case.here.path());
+    let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
+    let slices = record["slices"].as_array().unwrap();
+    let measured = |name: &str| {
+        let good = |slice: &&Value| slice["environment"] == name && slice["void"].is_null();
+        slices.iter().filter(good).count()
+    };
+    assert!(measured("native") >= 1 && measured("box") >= 1, "{}", stderr(&weighed));
+    // Exit codes and errors are those of the command there.
+    let refused = case.run(&["list", "spaceships"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    let planned = case.run(&["weigh", "small.toml", "--dry-run"]);
+    assert!(stdout(&planned).contains("oci:runc"), "{}{}", stdout(&planned), stderr(&planned));
+    let cleaned = case.run(&["clean", "--programs"]);
+    assert!(stdout(&cleaned).contains("a copy of Tare"), "{}", stdout(&cleaned));
+    case.assert_clean();
+}
+
+#[test]
+fn killed_command_leaves_what_clean_removes() {
+    let Some(case) = Case::start("killed_command_leaves_what_clean_removes") else { return };
+    case.study(100_000);
+    let mut child = case.command(&["weigh", "small.toml"]).stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    while case.cluster.namespaces_of_runs().unwrap().is_empty() {
+        assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(child.try_wait().unwrap().is_none(), "it runs until it is killed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(case.cluster.namespaces_of_runs().unwrap().len(), 1);
+    let mut clean = tare();
+    clean.arg("--state").arg(case.here.path().join("state")).arg("clean");
+    let cleaned = clean.output().unwrap();
+    assert!(cleaned.status.success(), "{}{}", stdout(&cleaned), stderr(&cleaned));
+    case.assert_clean();
+    // The run there ends by itself, and its record is brought.
+    let began = Instant::now();
+    loop {
+        let cleaned = case.run(&["clean", "--programs"]);
+        assert!(cleaned.status.success(), "{}{}", stdout(&cleaned), stderr(&cleaned));
+        if stdout(&cleaned).contains("its files are here now") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", stdout(&cleaned));
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let records = fs::read_dir(case.here.path()).unwrap().flatten();
+    let records = records.filter(|one| one.path().extension().is_some_and(|e| e == "tare"));
+    assert_eq!(records.count(), 1);
+    case.assert_clean();
+}
+
+/// The command on the node gets an account of its own.
+#[test]
+fn pods_are_weighed_on_the_node() {
+    let Some(case) = Case::start("pods_are_weighed_on_the_node") else { return };
+    let pod = "runtime = \"oci:runc\"\n[[environment]]\nname = \"pod\"\nruntime = \"kubernetes\"\n\
+               network = \"host\"\ncgroup = \"own\"\n";
+    let text = STUDY.replace("ROUNDS", "2").replace("runtime = \"oci:runc\"\n", pod);
+    fs::write(case.here.path().join("small.toml"), text).unwrap();
+    let mut command = case.command(&["weigh", "small.toml", "-o", "small.tare"]);
+    // It is sent no access of the user's.
+    let weighed = command.output().unwrap();
+    assert!(weighed.status.success(), "{}", stderr(&weighed));
+    case.assert_clean();
+    let mut report = tare();
+    report.args(["report", "small.tare", "--json"]).current_dir(case.here.path());
+    let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
+    let slices = record["slices"].as_array().unwrap();
+    let good = |slice: &&Value| slice["environment"] == "pod" && slice["void"].is_null();
+    assert!(slices.iter().filter(good).count() >= 1, "{}", stderr(&weighed));
+    case.run(&["clean", "--programs"]);
+}
+
+#[test]
+fn loader_runs_on_a_node() {
+    let Some(case) = Case::start("loader_runs_on_a_node") else { return };
+    let address = case.cluster.node_here().unwrap().address.unwrap();
+    let loader = format!(
+        "[[loader]]\nhost = \"kubernetes:{}\"\naddress = \"{address}\"\n[[environment]]\n\
+         name = \"native\"",
+        case.node
+    );
+    // The loader is on this host, where a published port leads nowhere.
+    let box_ = "runtime = \"oci:runc\"\nnetwork = \"host\"\n";
+    let text = STUDY.replace("ROUNDS", "2").replace("runtime = \"oci:runc\"\n", box_);
+    let text = text.replace("[[environment]]\nname = \"native\"", &loader);
+    fs::write(case.here.path().join("small.toml"), text).unwrap();
+    let mut command = tare();
+    command.arg("--state").arg(case.here.path().join("state"));
+    command.args(["weigh", "small.toml", "--json"]).current_dir(case.here.path());
+    let weighed = command.stdin(Stdio::null()).output().unwrap();
+    assert!(weighed.status.success(), "{}", stderr(&weighed));
+    let record: Value = serde_json::from_str(&stdout(&weighed)).unwrap();
+    let slices = record["slices"].as_array().unwrap();
+    let loaded = |slice: &&Value| {
+        let parts = slice["loaders"].as_array();
+        slice["void"].is_null() && parts.is_some_and(|parts| parts.len() == 1)
+    };
+    assert!(slices.iter().filter(loaded).count() >= 2, "{}", stderr(&weighed));
+    case.assert_clean();
+    case.run(&["clean", "--programs"]);
+}
+
+#[test]
+fn what_would_be_created_is_printed() {
+    let Some(case) = Case::start("what_would_be_created_is_printed") else { return };
+    let printed = case.run(&["doctor", "--print-manifests"]);
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    let text = stdout(&printed);
+    for word in ["ClusterRole", "pods/exec", "Namespace", "privileged", "/usr/bin/sleep"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    case.assert_clean();
+    let said = |words: &[&str]| {
+        let mut command = tare();
+        command.arg("--state").arg(case.here.path().join("state")).args(words);
+        let output = command.output().unwrap();
+        let text = stderr(&output);
+        assert!(!output.status.success());
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+        text
+    };
+    let text = said(&["doctor", "--on", "kubernetes:nowhere"]);
+    assert!(text.contains(&format!("no node nowhere; its nodes are {}", case.node)), "{text}");
+    let text = said(&["doctor", "--on", "kubernetes:other/nowhere"]);
+    assert!(text.contains("it has no context other, but "), "{text}");
+    let text = said(&["doctor", "--on", "db1", "--print-manifests"]);
+    assert!(text.contains("ssh:db1 is no node of a cluster"), "{text}");
+    case.assert_clean();
+}
