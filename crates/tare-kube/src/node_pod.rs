@@ -40,11 +40,12 @@ const FIND: &str = "for p in /proc/[0-9]*; do \
     case $name in kubelet|kubelite|k3s|k3s-server|rke2|k0s) echo \"${p#/proc/}\"; exit;; esac; \
     done; echo 1";
 
-/// Leaves the cgroups of the pod and becomes the program. Version 1 has a hierarchy for each
-/// controller.
+/// Leaves the cgroups of the pod and the place that its class has among the victims of the OOM
+/// killer, and becomes the program. Version 1 of cgroups has a hierarchy for each controller.
 const LEAVE: &str = "if [ -e /sys/fs/cgroup/cgroup.controllers ]; \
     then all=/sys/fs/cgroup; else all='/sys/fs/cgroup/*'; fi; \
     for d in $all; do echo $$ > \"$d/cgroup.procs\"; done 2>/dev/null; \
+    echo 0 > /proc/self/oom_score_adj; \
     HOME=${HOME:-/root}; export HOME; exec \"$@\"";
 
 /// A pod through which programs run on a node.

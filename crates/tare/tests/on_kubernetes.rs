@@ -8,6 +8,7 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::{stderr, stdout, tare};
 use serde_json::Value;
-use tare_kube::{Access, Cluster};
+use tare_kube::{Access, Cluster, Streams};
 use tare_testkit::{Need, Reason, skip, skipped};
 use tempfile::TempDir;
 
@@ -117,6 +118,35 @@ fn study_runs_on_the_node_and_leaves_nothing() {
     assert!(stdout(&planned).contains("oci:runc"), "{}{}", stdout(&planned), stderr(&planned));
     let cleaned = case.run(&["clean", "--programs"]);
     assert!(stdout(&cleaned).contains("a copy of Tare"), "{}", stdout(&cleaned));
+    case.assert_clean();
+}
+
+/// What runs on the node has nothing of the pod through which it came.
+#[test]
+fn programs_on_the_node_leave_the_pod() {
+    let Some(case) = Case::start("programs_on_the_node_leave_the_pod") else { return };
+    let run = format!("{:08x}", std::process::id());
+    let namespace = format!("tare-{run}-n0");
+    let access = Access::find().unwrap();
+    let made = case.cluster.create_node_pod(&access, &namespace, &run, &case.node);
+    let said = made.map_err(|error| error.to_string()).and_then(|pod| {
+        let (stdin, nothing) = std::io::pipe().unwrap();
+        drop(nothing);
+        let ((mut output, stdout), (_errors, stderr)) =
+            (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let look =
+            "cat /proc/self/oom_score_adj /proc/self/cgroup; readlink /proc/self/ns/mnt; exit 7";
+        let streams = Streams { stdin, stdout, stderr };
+        let process = pod.start("sh", &["-c", look], streams).map_err(|error| error.to_string())?;
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        Ok((text, process.wait(None).map_err(|error| error.to_string())?))
+    });
+    case.cluster.delete_namespace(&namespace, &run).unwrap();
+    let (text, code) = said.unwrap();
+    assert_eq!(code, Some(7), "{text}");
+    assert_eq!(text.lines().next(), Some("0"), "{text}");
+    assert!(!text.contains("kubepods"), "{text}");
     case.assert_clean();
 }
 

@@ -122,16 +122,16 @@ fn text(proposal: &Proposal, running: &[RunningSystem], file: &str) -> String {
              \n# it is better stopped while figures are taken, since it uses the same CPUs."
         ));
     }
-    let stem =
-        Path::new(file).file_stem().map_or_else(|| system.into(), |stem| stem.to_string_lossy());
+    let stem = Path::new(file).file_stem().map(|stem| stem.to_string_lossy());
+    let study = stem.filter(|stem| stem != "study").unwrap_or_else(|| system.into());
     line(format_args!(
-        "name = {stem:?}\ntitle = \"What does each layer of a container cost {name} here?\"\n\
+        "name = {study:?}\ntitle = \"What does each layer of a container cost {name} here?\"\n\
          baseline = \"native\"\n# What loads it (`tare list drivers`).\ndriver = \"{driver}\"\n"
     ));
+    let Proposal { options, schedule, workloads, .. } = *proposal;
     line(format_args!(
-        "{}\n{ENVIRONMENTS}\n{}",
-        proposal.head.trim_end(),
-        proposal.workloads.trim_end()
+        "[system]\nname = \"{system}\"\n{options}\n[schedule]\n{schedule}\n{ENVIRONMENTS}\n{}",
+        workloads.trim_end()
     ));
     line(format_args!(
         "\n# What --quick runs.\n[quick]\n\

@@ -7,8 +7,10 @@ pub(super) struct Proposal {
     pub(super) system: &'static str,
     pub(super) name: &'static str,
     pub(super) driver: &'static str,
-    /// `[system]` and `[schedule]`.
-    pub(super) head: &'static str,
+    /// Its options in `[system]`, with what they mean.
+    pub(super) options: &'static str,
+    /// `[schedule]`.
+    pub(super) schedule: &'static str,
     pub(super) workloads: &'static str,
     pub(super) quick_workload: &'static str,
     pub(super) quick_schedule: &'static str,
@@ -20,7 +22,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "redis",
         name: "Redis",
         driver: "tare-load",
-        head: REDIS,
+        options: REDIS,
+        schedule: SLICES,
         workloads: KEY_VALUE,
         quick_workload: "mixed",
         quick_schedule: "budget = \"4m\"",
@@ -29,7 +32,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "valkey",
         name: "Valkey",
         driver: "tare-load",
-        head: VALKEY,
+        options: REDIS,
+        schedule: SLICES,
         workloads: KEY_VALUE,
         quick_workload: "mixed",
         quick_schedule: "budget = \"4m\"",
@@ -38,7 +42,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "postgres",
         name: "PostgreSQL",
         driver: "pgbench",
-        head: POSTGRES,
+        options: POSTGRES,
+        schedule: PGBENCH_SCHEDULE,
         workloads: PGBENCH,
         quick_workload: "select",
         quick_schedule: "budget = \"4m\", rounds = 12, rounds_min = 8",
@@ -47,7 +52,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "mariadb",
         name: "MariaDB",
         driver: "sysbench",
-        head: MARIADB,
+        options: MARIADB,
+        schedule: SYSBENCH_SCHEDULE,
         workloads: SYSBENCH,
         quick_workload: "select",
         quick_schedule: "budget = \"6m\", rounds = 12, rounds_min = 8",
@@ -56,7 +62,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "cassandra",
         name: "Cassandra",
         driver: "tare-load",
-        head: CASSANDRA,
+        options: CASSANDRA,
+        schedule: WARM_SLICES,
         workloads: CQL,
         quick_workload: "mixed",
         quick_schedule: "budget = \"10m\", rounds = 12, rounds_min = 8, warm_up = \"40s\"",
@@ -65,7 +72,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "scylla",
         name: "Scylla",
         driver: "tare-load",
-        head: SCYLLA,
+        options: "",
+        schedule: LONG_SLICES,
         workloads: CQL,
         quick_workload: "mixed",
         quick_schedule: "budget = \"5m\"",
@@ -74,7 +82,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "memcached",
         name: "memcached",
         driver: "tare-load",
-        head: MEMCACHED,
+        options: MEMCACHED,
+        schedule: SLICES,
         workloads: KEY_VALUE,
         quick_workload: "mixed",
         quick_schedule: "budget = \"4m\"",
@@ -83,7 +92,8 @@ pub(super) const ALL: &[Proposal] = &[
         system: "tare-db",
         name: "the reference database",
         driver: "tare-load",
-        head: TARE_DB,
+        options: TARE_DB,
+        schedule: SLICES,
         workloads: CQL,
         quick_workload: "mixed",
         quick_schedule: "budget = \"4m\"",
@@ -91,40 +101,37 @@ pub(super) const ALL: &[Proposal] = &[
 ];
 
 const REDIS: &str = "\
-[system]
-name = \"redis\"
 # How it is started (`tare list systems`). Here it keeps its data in memory only; \"yes\" writes a log of each change.
 appendonly = \"no\"
-
-[schedule]
-# Short slices in random order, and the time for all of it. It ends earlier once every interval is this narrow, in
-# percentage points.
-window = \"auto\"
-budget = \"20m\"
-stop_width_percent = 2
-";
-
-const VALKEY: &str = "\
-[system]
-name = \"valkey\"
-# How it is started (`tare list systems`). Here it keeps its data in memory only; \"yes\" writes a log of each change.
-appendonly = \"no\"
-
-[schedule]
-# Short slices in random order, and the time for all of it. It ends earlier once every interval is this narrow, in
-# percentage points.
-window = \"auto\"
-budget = \"20m\"
-stop_width_percent = 2
 ";
 
 const MEMCACHED: &str = "\
-[system]
-name = \"memcached\"
 # Enough for all rows, so that every read finds its row.
 memory_mb = 256
+";
 
-[schedule]
+const TARE_DB: &str = "\
+# How it is started (`tare list systems`). \"sync\" acknowledges a write only after the disk has it.
+durability = \"periodic\"
+";
+
+const POSTGRES: &str = "\
+# How it is started (`tare list systems`): yours has these in postgresql.conf.
+shared_buffers = \"256MB\"
+synchronous_commit = \"on\"
+";
+
+const MARIADB: &str = "\
+# How it is started (`tare list systems`): yours has these in my.cnf.
+innodb_buffer_pool_size = \"256M\"
+innodb_flush_log_at_trx_commit = 1
+";
+
+const CASSANDRA: &str = "\
+heap = \"1G\"
+";
+
+const SLICES: &str = "\
 # Short slices in random order, and the time for all of it. It ends earlier once every interval is this narrow, in
 # percentage points.
 window = \"auto\"
@@ -132,25 +139,7 @@ budget = \"20m\"
 stop_width_percent = 2
 ";
 
-const TARE_DB: &str = "\
-[system]
-name = \"tare-db\"
-# How it is started (`tare list systems`). \"sync\" acknowledges a write only after the disk has it.
-durability = \"periodic\"
-
-[schedule]
-# Short slices in random order, and the time for all of it. It ends earlier once every interval is this narrow, in
-# percentage points.
-window = \"auto\"
-budget = \"15m\"
-stop_width_percent = 2
-";
-
-const SCYLLA: &str = "\
-[system]
-name = \"scylla\"
-
-[schedule]
+const LONG_SLICES: &str = "\
 # Slices in random order, and the time for all of it. It ends earlier once every interval is this narrow, in percentage
 # points.
 window = \"1s\"
@@ -159,48 +148,7 @@ budget = \"30m\"
 stop_width_percent = 2
 ";
 
-const POSTGRES: &str = "\
-[system]
-name = \"postgres\"
-# How it is started (`tare list systems`): yours has these in postgresql.conf.
-shared_buffers = \"256MB\"
-synchronous_commit = \"on\"
-
-[schedule]
-# pgbench runs for whole seconds, and takes a while to open its sessions.
-window = \"900ms\"
-lead_in = \"600ms\"
-rounds = 40
-rounds_min = 10
-# The time for all of it. It ends earlier once every interval is this narrow, in percentage points.
-budget = \"30m\"
-stop_width_percent = 2
-";
-
-const MARIADB: &str = "\
-[system]
-name = \"mariadb\"
-# How it is started (`tare list systems`): yours has these in my.cnf.
-innodb_buffer_pool_size = \"256M\"
-innodb_flush_log_at_trx_commit = 1
-
-[schedule]
-# sysbench runs for whole seconds and prints a line each second.
-window = \"1s\"
-lead_in = \"600ms\"
-rounds = 40
-rounds_min = 10
-# The time for all of it. It ends earlier once every interval is this narrow, in percentage points.
-budget = \"30m\"
-stop_width_percent = 2
-";
-
-const CASSANDRA: &str = "\
-[system]
-name = \"cassandra\"
-heap = \"1G\"
-
-[schedule]
+const WARM_SLICES: &str = "\
 # Collections of garbage and compactions take longer than a short slice, and the JVM compiles the code under load, so
 # each instance warms up first.
 window = \"2s\"
@@ -211,6 +159,28 @@ rounds_min = 10
 # The time for all of it. It ends earlier once every interval is this narrow, in percentage points.
 budget = \"1h\"
 stop_width_percent = 3
+";
+
+const PGBENCH_SCHEDULE: &str = "\
+# pgbench runs for whole seconds, and takes a while to open its sessions.
+window = \"900ms\"
+lead_in = \"600ms\"
+rounds = 40
+rounds_min = 10
+# The time for all of it. It ends earlier once every interval is this narrow, in percentage points.
+budget = \"30m\"
+stop_width_percent = 2
+";
+
+const SYSBENCH_SCHEDULE: &str = "\
+# sysbench runs for whole seconds and prints a line each second.
+window = \"1s\"
+lead_in = \"600ms\"
+rounds = 40
+rounds_min = 10
+# The time for all of it. It ends earlier once every interval is this narrow, in percentage points.
+budget = \"30m\"
+stop_width_percent = 2
 ";
 
 const KEY_VALUE: &str = "\
