@@ -20,7 +20,7 @@ impl HostState {
         };
         add("link", &links());
         add("netns", &command("ip", &["netns", "list"]));
-        add("nft", &command("nft", &["list", "ruleset"]));
+        add("nft", &command("nft", &["--stateless", "list", "ruleset"]));
         add("mount", &mounts());
         add("containers", &containers());
         add("process", &processes().join("\n"));

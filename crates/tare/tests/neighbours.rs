@@ -238,6 +238,7 @@ fn bad_neighbours_are_one_clear_line() {
     of("\"redos\"", "did you mean \"redis\"?");
     of("\"tare-db\", instances = 2", "a neighbour is one instance on this host");
     of("\"fio\"", "the system fio is no neighbour");
-    of("\"redis\"", "the driver tare-load cannot load the system redis");
+    let other = "\"command\", command = \"sleep 9\", speaks = \"mysql\"";
+    of(other, "the driver tare-load cannot load the system command");
     of("\"tare-db\", memory = \"lots\"", "is not an amount");
 }
