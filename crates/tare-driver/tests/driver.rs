@@ -19,7 +19,7 @@ use tare_testkit::{Machine, Reason, skip, workload};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, word, _, cpus] = arguments.as_slice()
+    if let [_, word, _, cpus, _, speaks] = arguments.as_slice()
         && word == "load-agent"
     {
         let options = AgentOptions {
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             cpus: cpus.parse().unwrap(),
             silence: None,
             program: program(),
-            speaks: "cql".into(),
+            speaks: speaks.clone(),
         };
         let ended =
             tare_driver::agent(&options, BufReader::new(std::io::stdin()), std::io::stdout());

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     {
         tare_driver::become_tool(parent.parse().unwrap(), tool).unwrap();
     }
-    if let [_, word, _, driver, _, cpus, _, silence] = arguments.as_slice()
+    if let [_, word, _, driver, _, speaks, _, cpus, _, silence] = arguments.as_slice()
         && word == "load-agent"
     {
         let options = AgentOptions {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             cpus: cpus.parse().unwrap(),
             silence: Some(Duration::from_secs(silence.parse().unwrap())),
             program: std::env::current_exe().unwrap(),
-            speaks: "cql".into(),
+            speaks: speaks.clone(),
         };
         let ended =
             tare_driver::agent(&options, BufReader::new(std::io::stdin()), std::io::stdout());
