@@ -11,7 +11,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tare_env::runtime;
@@ -22,10 +21,8 @@ use tare_kube::{Access, Cluster};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
 use tare_lab::layer::{Capabilities, Cpu, User};
 use tare_std::cpus::CpuSet;
-use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
-
-/// The variable for the node's network namespace.
-const NODE: &str = "TARE_KUBERNETES_NETNS";
+use tare_testkit::EnvironmentBuilder;
+use tare_testkit::kubernetes::alone_on_node;
 
 /// Serves in the pod; does nothing when it is run as a test.
 #[test]
@@ -52,35 +49,6 @@ fn inside() {
 fn launch() -> Launch {
     let words = ["inside", "--exact", "--nocapture", "serve={listen}:{port}", "data={data}"];
     Launch { arguments: words.map(str::to_owned).to_vec(), ..Launch::default() }
-}
-
-/// Held by the test that uses the cluster: some look at everything of Tare in it.
-static CLUSTER: Mutex<()> = Mutex::new(());
-
-/// Returns the cluster if a test must go on in this process, which is on the node. Otherwise it has
-/// passed in a process there, or it was skipped.
-fn goes_on(test: &str) -> Option<MutexGuard<'static, ()>> {
-    let Some(node) = std::env::var_os(NODE) else {
-        skip(test, Reason::not_installed("a Kubernetes cluster that answers"));
-        return None;
-    };
-    if skipped(test, &[Need::Root]) {
-        return None;
-    }
-    let alone = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-    let inode = |path: &Path| std::fs::read_link(path).unwrap();
-    if inode(Path::new("/proc/self/ns/net")) == inode(Path::new(&node)) {
-        return Some(alone);
-    }
-    let mut there = Command::new("nsenter");
-    there.arg(format!("--net={}", PathBuf::from(node).display()));
-    let status = there
-        .arg(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .status()
-        .unwrap();
-    assert!(status.success(), "{test} on the node");
-    None
 }
 
 /// A factory in a temporary state directory. Dropping it, also by unwinding, removes everything.
@@ -206,7 +174,7 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
 
 #[test]
 fn pods_conform() {
-    let Some(_alone) = goes_on("pods_conform") else { return };
+    let Some(_alone) = alone_on_node("pods_conform") else { return };
     let scratch = Scratch::open("kubernetes");
     for (network, cpu, security, storage) in [
         ("bridge", "shared", "default", "directory"),
@@ -233,7 +201,7 @@ fn pods_conform() {
 #[test]
 fn service_that_leads_nowhere_is_not_in_force() {
     let test = "service_that_leads_nowhere_is_not_in_force";
-    let Some(_alone) = goes_on(test) else { return };
+    let Some(_alone) = alone_on_node(test) else { return };
     let scratch = Scratch::open("kubernetes-nowhere");
     let mut environment =
         scratch.factory.environment(&spec("service", "shared", "none", "directory")).unwrap();
@@ -257,7 +225,7 @@ fn service_that_leads_nowhere_is_not_in_force() {
 
 #[test]
 fn refusals_are_one_line() {
-    let Some(_alone) = goes_on("refusals_are_one_line") else { return };
+    let Some(_alone) = alone_on_node("refusals_are_one_line") else { return };
     let scratch = Scratch::open("kubernetes-refuses");
     let check = |change: fn(&mut EnvironmentSpec), expect: &str| {
         let mut spec = spec("bridge", "shared", "default", "directory");
@@ -328,7 +296,7 @@ fn refusal(access: Option<&Path>) -> String {
 
 #[test]
 fn access_that_fails_is_named() {
-    let Some(_alone) = goes_on("access_that_fails_is_named") else { return };
+    let Some(_alone) = alone_on_node("access_that_fails_is_named") else { return };
     let folder = tempfile::tempdir().unwrap();
     let admin = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
     let text = std::fs::read_to_string(&admin).unwrap();
@@ -354,7 +322,7 @@ fn access_that_fails_is_named() {
 
 #[test]
 fn namespace_of_somebody_else_stays() {
-    let Some(_alone) = goes_on("namespace_of_somebody_else_stays") else { return };
+    let Some(_alone) = alone_on_node("namespace_of_somebody_else_stays") else { return };
     let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
     let name = format!("tare-test-{}", std::process::id());
     cluster.create_namespace(&name, "0000").unwrap();
@@ -407,7 +375,7 @@ fn left_on_node() -> Vec<String> {
 #[test]
 fn clean_removes_pods_of_killed_harness() {
     let test = "clean_removes_pods_of_killed_harness";
-    let Some(_alone) = goes_on(test) else { return };
+    let Some(_alone) = alone_on_node(test) else { return };
     let state = std::env::temp_dir().join(format!("tare-test-{test}-{}", std::process::id()));
     std::fs::create_dir_all(&state).unwrap();
     let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();

@@ -24,17 +24,25 @@ const TOKEN_S: u32 = 48 * 60 * 60;
 /// Characters in a line of a certificate (RFC 7468).
 const LINE: usize = 64;
 
+/// Returns a rule of a role.
+pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
+}
+
+/// Returns the rules of the account's role.
+pub(crate) fn rules() -> [Value; 3] {
+    [
+        rule("", &["nodes"], &["get", "list"]),
+        rule("", &["nodes/proxy", "pods/log"], &["get"]),
+        rule("", &["namespaces", "pods", "services"], &["create", "get", "list", "delete"]),
+    ]
+}
+
 /// Returns role and binding as they are written in manifests. Their name is that of the namespace.
 pub(crate) fn manifests(namespace: &str, run: &str, uid: &str) -> [Value; 3] {
     let labels = json!({ RUN_LABEL: run });
     let owner = json!({ "apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid });
     let metadata = json!({ "name": namespace, "labels": labels, "ownerReferences": [owner] });
-    let rule = |resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [""], "resources": resources, "verbs": verbs });
-    let rules = [
-        rule(&["nodes"], &["get", "list"]),
-        rule(&["nodes/proxy", "pods/log"], &["get"]),
-        rule(&["namespaces", "pods", "services"], &["create", "get", "list", "delete"]),
-    ];
     let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace });
     let subject = json!({ "kind": "ServiceAccount", "name": NAME, "namespace": namespace });
     [
@@ -47,7 +55,7 @@ pub(crate) fn manifests(namespace: &str, run: &str, uid: &str) -> [Value; 3] {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": metadata,
-            "rules": rules,
+            "rules": rules(),
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",

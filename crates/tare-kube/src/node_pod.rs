@@ -133,27 +133,6 @@ pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
     })
 }
 
-/// Returns the rights that a user needs for such a pod, as they are written in a manifest.
-pub(crate) fn rights() -> Value {
-    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
-    let roles = ["clusterroles", "clusterrolebindings"];
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": { "name": "tare-on-nodes" },
-        "rules": [
-            rule("", &["nodes"], &["get", "list"]),
-            rule("", &["namespaces", "pods"], &["create", "get", "list", "delete"]),
-            rule("", &["pods/exec"], &["create", "get"]),
-            // For studies with pods: the account, and the rights that it gets.
-            rule("", &["serviceaccounts", "serviceaccounts/token"], &["create"]),
-            rule("", &["services"], &["create", "get", "list", "delete"]),
-            rule("", &["pods/log", "nodes/proxy"], &["get"]),
-            rule("rbac.authorization.k8s.io", &roles, &["create", "get", "delete"]),
-        ],
-    })
-}
-
 impl NodePod {
     /// Returns the running pod of a namespace.
     ///

@@ -1,12 +1,30 @@
 //! Ways to the nodes of a cluster: pods through which programs run on them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::access::Access;
-use crate::account;
+use crate::account::{self, rule};
 use crate::cluster::{Cluster, namespace_manifest};
 use crate::error::KubeError;
 use crate::node_pod::{self, NodePod};
+
+/// Returns the rights that a user needs for such a pod, as they are written in a manifest: those of
+/// an account, which only a user who has them may give, and what makes both.
+fn rights() -> Value {
+    let roles = ["clusterroles", "clusterrolebindings"];
+    let own = [
+        rule("", &["pods/exec"], &["create", "get"]),
+        rule("", &["serviceaccounts", "serviceaccounts/token"], &["create"]),
+        rule("rbac.authorization.k8s.io", &roles, &["create", "get", "delete"]),
+    ];
+    let rules: Vec<Value> = account::rules().into_iter().chain(own).collect();
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": { "name": "tare-on-nodes" },
+        "rules": rules,
+    })
+}
 
 impl Cluster {
     /// Creates a namespace and a pod in it through which programs run on a node. `access` is that
@@ -41,7 +59,7 @@ impl Cluster {
         let namespace = namespace_manifest("tare-RUN-n0", "RUN");
         let pod = node_pod::manifest("tare-RUN-n0", "RUN", &node);
         let account = account::manifests("tare-RUN-n0", "RUN", "");
-        Ok([node_pod::rights(), namespace, pod].into_iter().chain(account).collect())
+        Ok([rights(), namespace, pod].into_iter().chain(account).collect())
     }
 }
 

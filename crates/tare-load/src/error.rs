@@ -20,7 +20,6 @@ impl LoadError {
                 | Self::NoLogin { .. }
                 | Self::Protocol { .. }
                 | Self::OtherProtocol { .. }
-                | Self::Setting { .. }
                 | Self::SpeaksTls { .. }
                 | Self::Tls { .. }
                 | Self::TlsAuthorities { .. }

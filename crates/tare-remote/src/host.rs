@@ -127,6 +127,10 @@ impl RemoteHost {
         self.address.to_string()
     }
 
+    pub fn address(&self) -> &RemoteAddress {
+        &self.address
+    }
+
     /// Starts a program with these arguments on the host. Its three streams are pipes.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ pub mod fake_server;
 mod golden;
 pub mod harness;
 pub mod host_state;
+pub mod kubernetes;
 pub mod skip;
 pub mod ssh_bed;
 pub mod tiny;

@@ -9,19 +9,17 @@ mod common;
 
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use common::{stderr, stdout, tare};
 use serde_json::Value;
 use tare_kube::{Access, Cluster, Streams};
-use tare_testkit::{Need, Reason, skip, skipped};
+use tare_testkit::kubernetes::alone_on_node;
+use tare_testkit::{Need, skipped};
 use tempfile::TempDir;
 
-/// The variable for the node's network namespace.
-const NODE: &str = "TARE_KUBERNETES_NETNS";
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -32,9 +30,6 @@ const STUDY: &str = "name = \"small\"\nbaseline = \"native\"\n\
      [[environment]]\nname = \"native\"\nruntime = \"process\"\n\
      [[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\n\
      [[workload]]\nname = \"w\"\nrows = 1000\nlatency_share = 0\n";
-
-/// Held by the test that uses the cluster: each looks at everything of Tare in it.
-static CLUSTER: Mutex<()> = Mutex::new(());
 
 /// The cluster, its node, and a directory here.
 struct Case {
@@ -48,20 +43,8 @@ impl Case {
     /// Returns the cluster if a test must go on in this process, which is in the node's network
     /// namespace. Otherwise it has passed in a process there, or it was skipped.
     fn start(test: &str) -> Option<Self> {
-        let Some(node) = std::env::var_os(NODE) else {
-            skip(test, Reason::not_installed("a Kubernetes cluster that answers"));
-            return None;
-        };
-        if skipped(test, &[Need::Root, Need::Program("runc")]) {
-            return None;
-        }
-        let alone = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-        let inode = |path: &Path| fs::read_link(path).unwrap();
-        if inode(Path::new("/proc/self/ns/net")) != inode(Path::new(&node)) {
-            let mut there = Command::new("nsenter");
-            there.arg(format!("--net={}", PathBuf::from(node).display()));
-            there.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
-            assert!(there.status().unwrap().success(), "{test} on the node");
+        let alone = alone_on_node(test)?;
+        if skipped(test, &[Need::Program("runc")]) {
             return None;
         }
         let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();

@@ -35,6 +35,8 @@ const ATTEMPTS_MAX: u32 = 6;
 const STARTS_MAX: u32 = 3;
 /// How many times the needed operations such a tool gets, so that it does not end in the window.
 pub(crate) const SPARE: f64 = 1.5;
+/// The most of that, after slices in which they ran out.
+const SPARE_MAX: f64 = 4.0;
 /// The first guess of a rate, in operations/s. A low guess costs one short run more.
 const FIRST_RATE_PER_S: f64 = 5_000.0;
 /// The first guess of a tool's start time: that of a Java tool on a busy host.
@@ -166,8 +168,11 @@ impl<T: Tool> ToolDriver<T> {
             match begun {
                 Ok(loading) => {
                     // `finish` replaces it. If the operations run out in the window, that is not
-                    // reached, and the next slice gets more of them.
-                    self.rates.insert(key, loading.follower.rate_per_s().max(rate_per_s) * SPARE);
+                    // reached, and the next slice gets more of them; within bounds, because it is
+                    // not reached after other failures either, and the tool has to end in time.
+                    let seen_per_s = loading.follower.rate_per_s();
+                    let more_per_s = seen_per_s.max(rate_per_s) * SPARE;
+                    self.rates.insert(key, more_per_s.min(seen_per_s * SPARE_MAX));
                     return Ok(loading);
                 }
                 Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),

@@ -205,26 +205,13 @@ impl Connection {
         self.input.clear();
         self.out.extend_from_slice(request);
         self.send_all(what, deadline)?;
-        loop {
-            match protocol.decode(&self.input) {
-                Ok(Some((answer, _))) => {
-                    let refused = match answer {
-                        Answer::Refused(text) => Some(String::from_utf8_lossy(text).into_owned()),
-                        _ => None,
-                    };
-                    self.input.clear();
-                    return Ok(refused);
-                }
-                Ok(None) => self.receive_some(what, deadline)?,
-                Err(_) if self.wire.tls().is_none() && self.input.starts_with(&TLS_ALERT) => {
-                    return Err(LoadError::SpeaksTls { address: self.address });
-                }
-                Err(error) => {
-                    let (address, reason) = (self.address, error.to_string());
-                    return Err(LoadError::OtherProtocol { address, what, reason });
-                }
-            }
-        }
+        self.receive_answer(what, deadline)?;
+        let refused = match protocol.decode(&self.input) {
+            Ok(Some((Answer::Refused(text), _))) => Some(String::from_utf8_lossy(text).into()),
+            _ => None,
+        };
+        self.input.clear();
+        Ok(refused)
     }
 
     /// Asks for the server's options. Returns whether the server supports LZ4.
@@ -366,13 +353,13 @@ impl Connection {
     /// Waits until a whole answer is in `input`.
     fn receive_answer(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
         loop {
-            match Self::frame_at(&self.input) {
+            match Self::answer_at(self.key_value, &self.input) {
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) => self.receive_some(what, deadline)?,
                 Err(_) if self.wire.tls().is_none() && self.input.starts_with(&TLS_ALERT) => {
                     return Err(LoadError::SpeaksTls { address: self.address });
                 }
-                Err(error) => return Err(self.protocol(what, error.to_string())),
+                Err(reason) => return Err(self.protocol(what, reason)),
             }
         }
     }
@@ -452,7 +439,11 @@ impl Connection {
 
     #[cold]
     fn protocol(&self, what: &'static str, reason: String) -> LoadError {
-        LoadError::Protocol { address: self.address, what, version: self.version as u8, reason }
+        let (address, version) = (self.address, self.version as u8);
+        match self.key_value {
+            None => LoadError::Protocol { address, what, version, reason },
+            Some(_) => LoadError::OtherProtocol { address, what, reason },
+        }
     }
 }
 

@@ -88,8 +88,9 @@ fn makes_pods(command: &Command) -> bool {
         Command::Explain(options) => crate::campaign::study::read(&options.what, false),
         _ => return false,
     };
-    let is_pod = |runtime: &str| runtime == "kubernetes" || runtime.starts_with("kubernetes:");
-    read.is_ok_and(|(study, _)| study.environments.iter().any(|one| is_pod(one.runtime.as_str())))
+    read.is_ok_and(|(study, _)| {
+        study.environments.iter().any(|one| one.runtime.kind() == "kubernetes")
+    })
 }
 
 fn on_one(
@@ -103,8 +104,7 @@ fn on_one(
     let connections = Connections::open(state)?;
     let connected = connections.connect(host)?;
     let terminal = terminal::spec();
-    let kubeconfig = if line.makes_pods { connections.kubeconfig(host)? } else { None };
-    let directory = start(&connected, line, terminal.clone(), detach, kubeconfig.as_deref())?;
+    let directory = start(&connections, &connected, line, terminal.clone(), detach)?;
     if detach {
         let id = crate::run_server::id(&directory);
         let name = connected.host.name();
@@ -124,11 +124,11 @@ fn restore() {
 
 /// Starts a command on a host. Returns its directory there.
 fn start(
+    connections: &Connections,
     connected: &Connected,
     line: &CommandLine,
     terminal: Option<TerminalSpec>,
     detach: bool,
-    kubeconfig: Option<&str>,
 ) -> anyhow::Result<std::path::PathBuf> {
     let begun = Instant::now();
     let seconds = |time: std::time::Duration| format!("{:.2} s", time.as_secs_f64());
@@ -146,7 +146,11 @@ fn start(
     };
     let mut packer = Packer::new(&spec)?;
     line.pack(&mut packer)?;
-    kubeconfig.map_or(Ok(()), |text| packer.kubeconfig(text))?;
+    if line.makes_pods
+        && let Some(kubeconfig) = connections.kubeconfig(connected.host.address())?
+    {
+        packer.kubeconfig(&kubeconfig)?;
+    }
     let archive = packer.finish()?;
     let answer =
         connected.host.output(&connected.program.path, &["run-server", "start"], &archive[..]);

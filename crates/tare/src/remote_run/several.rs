@@ -31,8 +31,7 @@ pub(super) fn run(
     let run = |host: &RemoteAddress| -> anyhow::Result<(Exit, Vec<PathBuf>)> {
         let name = name(host);
         let connected = connections.connect(host)?;
-        let kubeconfig = if line.makes_pods { connections.kubeconfig(host)? } else { None };
-        let directory = start(&connected, &line, None, false, kubeconfig.as_deref())?;
+        let directory = start(&connections, &connected, &line, None, false)?;
         let prefix = format!("{name}: ");
         let view = View::Streams { prefix: &prefix };
         let ending = watch::follow(&connections, &connected, &directory, &view, &stop)?;
