@@ -20,7 +20,7 @@ use tare_host::netns;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
 use tare_lab::layer::{Cpu, Security};
 use tare_std::cpus::CpuSet;
-use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
+use tare_testkit::{EnvironmentBuilder, Need, Reason, host_state, skip, skipped};
 
 /// Serves in the container; does nothing when it is run as a test.
 #[test]
@@ -272,12 +272,14 @@ fn podman_conforms() {
     if !answers("podman_conforms", "podman") {
         return;
     }
+    let before = host_state::archives();
     let scratch = Scratch::open("podman");
     for (network, cpu, security) in
         [("bridge", "shared", "default"), ("host", "pinned", "none"), ("host", "shared", "default")]
     {
         conforms(&scratch.factory, &spec("podman", network, cpu, security));
     }
+    assert_eq!(host_state::archives(), before, "left in /var/tmp");
 }
 
 #[test]

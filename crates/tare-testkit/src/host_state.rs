@@ -1,5 +1,5 @@
 //! The state of the host before and after a test: links, namespaces, nftables, mounts, containers,
-//! processes, cgroups and loop devices.
+//! processes, cgroups, loop devices and archives of images.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,6 +26,7 @@ impl HostState {
         add("process", &processes().join("\n"));
         add("cgroup", &cgroups(Path::new("/sys/fs/cgroup")).join("\n"));
         add("loop", &loops().join("\n"));
+        add("archive", &archives().join("\n"));
         Self(lines)
     }
 
@@ -58,6 +59,14 @@ fn mounts() -> String {
 /// The names and images of the engine's containers. Empty if no engine answers.
 fn containers() -> String {
     command("docker", &["ps", "--all", "--format", "{{.Names}} {{.Image}}"])
+}
+
+/// Returns the names of the archives of images that podman's service received over its socket, and
+/// leaves in /var/tmp.
+pub fn archives() -> Vec<String> {
+    let entries = fs::read_dir("/var/tmp").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("api_load")).collect()
 }
 
 /// The processes that run the program or carry its mark.

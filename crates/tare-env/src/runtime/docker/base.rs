@@ -3,14 +3,14 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tare_host::program::Program;
 use tare_lab::PartError;
 use tare_lab::environment::{EnvironmentSpec, Launch};
 
 use super::engine::Engine;
-use crate::layer::rootfs::DATA;
+use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::rootfs::{Config, Root, RootError, Source};
 use crate::run_context::RunContext;
 use crate::system;
@@ -86,19 +86,17 @@ impl Base {
     /// Imports the image, unless it is the engine's.
     pub(super) fn import(&self, context: &RunContext, engine: &Engine) -> Result<(), PartError> {
         let name = self.image(context);
+        let archive = context.work().join(format!("{name}.tar"));
+        let fail = |source| RootError::File { path: archive.clone(), source };
         match self {
-            Self::Program => engine.import(&name, context.program())?,
-            Self::Root(root) => {
-                let archive = context.work().join(format!("{name}.tar"));
-                let fail = |source| RootError::File { path: archive.clone(), source };
-                write(root, &archive).map_err(fail)?;
-                let imported = engine.import_archive(&name, &archive);
-                std::fs::remove_file(&archive).map_err(fail)?;
-                imported?;
-            }
-            Self::Named { .. } => {}
+            Self::Program => write_program(context.program(), &archive),
+            Self::Root(root) => write_root(root, &archive),
+            Self::Named { .. } => return Ok(()),
         }
-        Ok(())
+        .map_err(fail)?;
+        let imported = engine.import(&name, &archive);
+        std::fs::remove_file(&archive).map_err(fail)?;
+        Ok(imported?)
     }
 
     /// Returns the description of the image for the read-back.
@@ -112,18 +110,42 @@ impl Base {
 }
 
 /// Writes an archive of a root file system, with the directory of the data in it.
-fn write(root: &Root, archive: &PathBuf) -> io::Result<()> {
-    let file = BufWriter::with_capacity(1 << 20, File::create(archive)?);
-    let mut builder = tar::Builder::new(file);
+fn write_root(root: &Root, archive: &Path) -> io::Result<()> {
+    let mut builder = builder(archive)?;
     builder.follow_symlinks(false);
     builder.append_dir_all("", &root.path)?;
-    let data = DATA.trim_start_matches('/');
-    if !root.path.join(data).exists() {
-        let mut header = tar::Header::new_gnu();
-        header.set_entry_type(tar::EntryType::Directory);
-        header.set_mode(0o755);
-        header.set_size(0);
-        builder.append_data(&mut header, data, io::empty())?;
+    if !root.path.join(DATA.trim_start_matches('/')).exists() {
+        append_folder(&mut builder, DATA)?;
     }
     builder.into_inner()?.flush()
+}
+
+/// Writes an archive of Tare's program and the mount points. The same program gives the same image.
+fn write_program(program: &Path, archive: &Path) -> io::Result<()> {
+    let file = File::open(program)?;
+    let mut builder = builder(archive)?;
+    for folder in [DATA, "/proc", "/sys", "/dev", "/tmp", "/etc"] {
+        append_folder(&mut builder, folder)?;
+    }
+    let mut header = header(tar::EntryType::Regular, file.metadata()?.len());
+    builder.append_data(&mut header, PROGRAM.trim_start_matches('/'), file)?;
+    builder.into_inner()?.flush()
+}
+
+fn builder(archive: &Path) -> io::Result<tar::Builder<BufWriter<File>>> {
+    Ok(tar::Builder::new(BufWriter::with_capacity(1 << 20, File::create(archive)?)))
+}
+
+fn append_folder(builder: &mut tar::Builder<impl Write>, folder: &str) -> io::Result<()> {
+    let mut header = header(tar::EntryType::Directory, 0);
+    builder.append_data(&mut header, folder.trim_start_matches('/'), io::empty())
+}
+
+/// Returns a header of something that root owns and all may read and execute, dated 1970.
+fn header(kind: tar::EntryType, bytes: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(0o755);
+    header.set_size(bytes);
+    header
 }

@@ -23,9 +23,9 @@ use bollard::query_parameters::{
     LogsOptionsBuilder, StartContainerOptions,
 };
 use futures_util::{TryStreamExt, stream};
+use hyper::body::Bytes;
 use tokio::runtime::{Builder, Runtime};
 
-use super::image;
 use crate::rootfs::Config;
 use crate::unavailable::Unavailable;
 
@@ -102,7 +102,7 @@ pub(super) enum EngineError {
     #[error("{engine} has no image {name}; run {engine} pull {name}")]
     NoImage { engine: &'static str, name: String },
     #[error("cannot read {} for the image", .path.display())]
-    Program { path: PathBuf, source: io::Error },
+    Archive { path: PathBuf, source: io::Error },
 }
 
 /// A client of an engine.
@@ -246,33 +246,21 @@ impl Engine {
         self.call(&format!("create the network {name}"), made).map(drop)
     }
 
-    /// Imports an image that holds only the program and mount points.
-    pub(super) fn import(&self, name: &str, program: &Path) -> Result<(), EngineError> {
-        let chunks = image::tar(program)
-            .map_err(|source| EngineError::Program { path: program.into(), source })?;
-        let body = bollard::body_try_stream(stream::iter(chunks.map(|c| c.map(Into::into))));
-        let options =
-            CreateImageOptionsBuilder::new().from_src("-").repo(name).tag("latest").build();
-        let import = self.client.create_image(Some(options), Some(body), None);
-        self.call(&format!("import the image {name}"), import.try_for_each(|_| async { Ok(()) }))
-    }
-
-    /// Imports a tar archive as an image.
-    pub(super) fn import_archive(&self, name: &str, archive: &Path) -> Result<(), EngineError> {
-        let fail = |source| EngineError::Program { path: archive.into(), source };
-        let mut file = File::open(archive).map_err(fail)?;
-        let chunks = std::iter::from_fn(move || {
-            let mut chunk = Vec::new();
-            match file.by_ref().take(CHUNK_BYTES).read_to_end(&mut chunk) {
-                Ok(0) => None,
-                Ok(_) => Some(Ok(chunk.into())),
-                Err(error) => Some(Err(error)),
+    /// Imports a tar archive as an image. Podman reads the file itself: what it receives over its
+    /// socket it copies to /var/tmp and leaves there (4.3, `api_load.tar*`).
+    pub(super) fn import(&self, name: &str, archive: &Path) -> Result<(), EngineError> {
+        let options = CreateImageOptionsBuilder::new().repo(name).tag("latest");
+        let import = match self.kind {
+            Kind::Docker => {
+                let fail = |source| EngineError::Archive { path: archive.into(), source };
+                let body = bollard::body_try_stream(stream::iter(chunks(archive).map_err(fail)?));
+                self.client.create_image(Some(options.from_src("-").build()), Some(body), None)
             }
-        });
-        let body = bollard::body_try_stream(stream::iter(chunks));
-        let options =
-            CreateImageOptionsBuilder::new().from_src("-").repo(name).tag("latest").build();
-        let import = self.client.create_image(Some(options), Some(body), None);
+            Kind::Podman => {
+                let path = archive.to_string_lossy();
+                self.client.create_image(Some(options.from_src(&path).build()), None, None)
+            }
+        };
         self.call(&format!("import the image {name}"), import.try_for_each(|_| async { Ok(()) }))
     }
 
@@ -368,6 +356,19 @@ impl Engine {
             Err(_) => Err(EngineError::TimedOut { engine, what: what.into(), limit: CALL_LIMIT }),
         }
     }
+}
+
+/// Returns the content of a file in chunks.
+fn chunks(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Bytes>> + use<>> {
+    let mut file = File::open(path)?;
+    Ok(std::iter::from_fn(move || {
+        let mut chunk = Vec::new();
+        match file.by_ref().take(CHUNK_BYTES).read_to_end(&mut chunk) {
+            Ok(0) => None,
+            Ok(_) => Some(Ok(chunk.into())),
+            Err(error) => Some(Err(error)),
+        }
+    }))
 }
 
 /// Returns the engine's userland proxy for a published address, if it runs one.

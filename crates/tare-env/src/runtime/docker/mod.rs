@@ -50,7 +50,6 @@ use tare_lab::layer::Network;
 mod base;
 mod engine;
 mod environment;
-mod image;
 mod network;
 mod read_back;
 mod request;
