@@ -39,6 +39,8 @@ pub(crate) const SPARE: f64 = 1.5;
 const SPARE_MAX: f64 = 4.0;
 /// The first guess of a rate, in operations/s. A low guess costs one short run more.
 const FIRST_RATE_PER_S: f64 = 5_000.0;
+/// How much greater the next guess is if the tool ended before it printed a rate.
+const FASTER_UNSEEN: f64 = 8.0;
 /// The first guess of a tool's start time: that of a Java tool on a busy host.
 const FIRST_START: Duration = Duration::from_secs(10);
 
@@ -175,9 +177,15 @@ impl<T: Tool> ToolDriver<T> {
                     self.rates.insert(key, more_per_s.min(seen_per_s * SPARE_MAX));
                     return Ok(loading);
                 }
-                Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),
+                Err(seen_per_s) => {
+                    // A tool that ended before its first line has no rate yet.
+                    let faster = if seen_per_s > 0.0 { 2.0 } else { FASTER_UNSEEN };
+                    rate_per_s = seen_per_s.max(rate_per_s * faster);
+                }
             }
         }
+        // The next slice goes on from there.
+        self.rates.insert(key, rate_per_s);
         Err(ToolError::Unsteady { tool: T::INFO.name })
     }
 

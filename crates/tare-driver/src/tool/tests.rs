@@ -187,6 +187,18 @@ fn tool_gets_more_operations_after_they_ran_out() {
     assert!(asked >= tried * 1.4, "{asked} after {tried}");
 }
 
+/// A tool at a million operations a second ends before it prints its rate, until it gets enough.
+#[test]
+fn tool_too_fast_for_the_first_guesses_gets_more_operations() {
+    let folder = tempfile::tempdir().unwrap();
+    let fast = "if [ $1 -lt 300000 ]; then echo done $1; exit; fi; n=0; \
+                while [ $n -lt $1 ]; do echo $n; n=$((n + 20000)); sleep 0.02; done; echo done $1";
+    let script = write_script(folder.path(), fast);
+    let windows = [Duration::from_millis(150); 2];
+    let loads = slices(&script, folder.path(), windows, &mut Vec::new());
+    assert!(loads.iter().all(Result::is_ok), "{loads:?}");
+}
+
 /// Its shell spins: one thread, so that the busiest is all of it, but for what one of the two
 /// readings sees of a scheduler tick.
 #[test]
