@@ -1,7 +1,8 @@
-//! Chores of the project: `cargo xtask ci`, `tidy`, `dist`, `calibrate`, `covariates`, `sim`
-//! and `kill`.
+//! Chores of the project: `cargo xtask ci`, `tidy`, `bench`, `dist`, `calibrate`, `covariates`,
+//! `sim` and `kill`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod built;
 mod calibrate;
 mod cargo;
@@ -23,6 +24,7 @@ fn main() -> anyhow::Result<()> {
     match words.as_slice() {
         ["ci"] => ci::run(&root()?),
         ["tidy"] => tidy::run(&root()?),
+        ["bench", rest @ ..] => bench::run(&root()?, rest),
         ["dist", rest @ ..] => dist::run(&root()?, rest),
         ["calibrate", rest @ ..] => calibrate::run(&root()?, rest),
         [calibrate::BURNER] => calibrate::burner(),
@@ -30,7 +32,9 @@ fn main() -> anyhow::Result<()> {
         ["covariates", rest @ ..] => covariates::run(rest),
         ["sim", rest @ ..] => sim::run(&root()?, rest),
         ["kill", rest @ ..] => kill::run(&root()?, rest),
-        _ => bail!("usage: cargo xtask ci | tidy | dist | calibrate | covariates | sim | kill"),
+        _ => bail!(
+            "usage: cargo xtask ci | tidy | bench | dist | calibrate | covariates | sim | kill"
+        ),
     }
 }
 
