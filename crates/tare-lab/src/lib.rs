@@ -28,6 +28,7 @@ pub mod response_time;
 pub mod saturation;
 pub mod schedule;
 pub mod stacks;
+pub mod staircase;
 pub mod study;
 pub mod system;
 

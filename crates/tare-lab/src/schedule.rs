@@ -51,6 +51,9 @@ pub fn cells(study: &Study) -> Vec<Cell> {
         if has_latency_phase(spec) {
             cells.push(Cell { workload, phase: Phase::Latency });
         }
+        if spec.slo.is_some() {
+            cells.push(Cell { workload, phase: Phase::Slo });
+        }
     }
     cells
 }
@@ -93,7 +96,7 @@ pub fn load_seed(seed: u64, round: u32, cell: Cell) -> u64 {
     let phase = match cell.phase {
         Phase::Capacity => 0,
         // The same operations, so that the effect of tracing is visible.
-        Phase::Latency | Phase::Traced => 1,
+        Phase::Latency | Phase::Traced | Phase::Slo => 1,
     };
     mix64(Rng::stream(seed, STREAM_LOAD + u64::from(round)).next_u64() ^ cell_number(cell, phase))
 }

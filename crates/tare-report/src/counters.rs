@@ -80,6 +80,7 @@ fn table(record: &Record, part: &[CounterFinding]) -> Table {
             Phase::Capacity => "at capacity",
             Phase::Latency => "at the fixed rate",
             Phase::Traced => "traced, at the fixed rate",
+            Phase::Slo => "at the rates of the search",
         },
         rows: rows.collect(),
         note: note(record, part),

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tare_lab::ablation::Plan;
-use tare_lab::analysis::claims;
+use tare_lab::analysis::claims::{self, CostKind};
 use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
 use tare_lab::own_view::{self, OwnView};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
@@ -219,6 +219,10 @@ fn finding(record: &Record, analysis: &Analysis, finding: &Finding, own: &[OwnVi
         if kind.cost(finding).is_some() {
             value[name]["verdict"] = json!(claims::verdict(analysis, finding, kind));
         }
+    }
+    if finding.slo.as_ref().is_some_and(|slo| slo.cost.is_some()) {
+        let verdict = claims::verdict(analysis, finding, CostKind::Slo);
+        value["slo"]["cost"]["verdict"] = json!(verdict);
     }
     for percentile in value["response"]["percentiles"].as_array_mut().into_iter().flatten() {
         let percent = percentile["percent"].as_f64();

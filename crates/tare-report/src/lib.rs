@@ -35,6 +35,7 @@ mod layout;
 mod loaders;
 pub mod markdown;
 mod network_path;
+mod objective;
 mod own_view;
 pub mod prometheus;
 pub mod prove;

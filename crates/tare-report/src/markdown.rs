@@ -18,6 +18,7 @@ use crate::explain::{self, ExplanationText};
 use crate::figures::{CostFormat, cost, latency, left_out, micros, rate, shorten, with_interval};
 use crate::findings;
 use crate::headline::{Metric, headline, noise};
+use crate::objective;
 use crate::prove::{self, Proof};
 use crate::relations;
 use crate::run_conditions::{run_line, workload_line};
@@ -59,6 +60,10 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
             blocks.push(escape(&workload_line(record, workload)) + ".");
             blocks.push(table(analysis, &findings, &marks));
             blocks.push(control_line(analysis, workload, &findings));
+            if let Some((caption, rows)) = objective::table(record, analysis, &workload.name) {
+                blocks.push(caption);
+                blocks.push(plain_table(&objective::HEAD, &rows));
+            }
             blocks.extend(instances(record, analysis, &workload.name));
         }
     }

@@ -18,6 +18,7 @@ pub fn workload() -> WorkloadSpec {
         in_flight: 32,
         load: LoadSize::default(),
         latency_share: 0.0,
+        slo: None,
         reads_from_disk: None,
         replicas: Replicas::default(),
         rate_per_s: None,

@@ -46,6 +46,7 @@ fn workload() -> WorkloadSpec {
         in_flight: 64,
         load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
+        slo: None,
         reads_from_disk: None,
         replicas: tare_lab::study::Replicas::default(),
         rate_per_s: None,

@@ -93,6 +93,7 @@ fn order(pacing: Pacing) -> SliceOrder {
         in_flight: 1,
         load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
+        slo: None,
         reads_from_disk: None,
         replicas: tare_lab::study::Replicas::default(),
         rate_per_s: None,

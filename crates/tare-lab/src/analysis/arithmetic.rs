@@ -44,7 +44,7 @@ fn of_finding(
     let time = if here.busy && here.here.polls() { "busy CPU time" } else { "CPU time" };
     let load = match phase {
         Phase::Capacity => "at capacity",
-        Phase::Latency | Phase::Traced => "at the fixed rate",
+        _ => "at the fixed rate",
     };
     lines.push(format!(
         "{} against {baseline}, {}: server {time} per operation {load}",

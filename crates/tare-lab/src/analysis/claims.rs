@@ -47,11 +47,13 @@ pub enum CostKind {
     TotalCpu,
     /// [`Metric::Throughput`].
     Throughput,
+    /// The capacity under the workload's objective.
+    Slo,
 }
 
 impl CostKind {
-    pub const ALL: [CostKind; 4] =
-        [Self::ServerCpu, Self::ServerCpuAtRate, Self::TotalCpu, Self::Throughput];
+    pub const ALL: [CostKind; 5] =
+        [Self::ServerCpu, Self::ServerCpuAtRate, Self::TotalCpu, Self::Throughput, Self::Slo];
 
     /// Returns the cost of a finding, if it was measured.
     pub fn cost(self, finding: &Finding) -> Option<&Cost> {
@@ -60,6 +62,7 @@ impl CostKind {
             Self::ServerCpuAtRate => finding.server_cpu_cost_at_rate.as_ref(),
             Self::TotalCpu => finding.total_cpu_cost.as_ref(),
             Self::Throughput => finding.throughput_cost.as_ref(),
+            Self::Slo => finding.slo.as_ref()?.cost.as_ref(),
         }
     }
 }
@@ -171,7 +174,9 @@ pub fn judge_cost(
     let verdict = judge(cost, noise);
     let objections = objections(analysis, workload, environments);
     let allowed = match kind {
-        CostKind::Throughput => objections.allow_throughput_change(verdict == Verdict::Gain),
+        CostKind::Throughput | CostKind::Slo => {
+            objections.allow_throughput_change(verdict == Verdict::Gain)
+        }
         _ => objections.allow_any(),
     };
     verdict.unless(!allowed)

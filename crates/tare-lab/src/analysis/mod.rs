@@ -16,6 +16,7 @@ mod doubts;
 mod instances;
 mod latency;
 mod load_path;
+mod objective;
 mod pair;
 mod relations;
 mod rounds;
@@ -42,6 +43,7 @@ pub use instances::{
 };
 pub use latency::{PERCENTS, closed_loop_latency, latency};
 pub use load_path::{CARDS_FACT, CARDS_OF_LOAD_FACT, crosses_network_card};
+pub use objective::SloFigures;
 pub use pair::{PairCosts, pair_costs};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
@@ -62,7 +64,7 @@ pub struct Finding {
     /// the baseline's: what it seems to cost is noise of every comparison across the two runtimes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_control: Option<String>,
-    /// Number of valid slices, in the phases capacity and latency.
+    /// Number of valid slices, of all phases but `traced`.
     pub slices: u32,
     /// Number of invalid slices: void, or without an operation.
     pub slices_void: u32,
@@ -85,6 +87,9 @@ pub struct Finding {
     pub response: Option<Latency>,
     /// Service time at the fixed rate, which counts from the send.
     pub service: Option<Latency>,
+    /// The capacity under the workload's objective, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<SloFigures>,
     /// CPU time of the client per operation in the capacity phase, in µs.
     pub client_cpu_us: Option<Interval>,
     /// Share of its CPUs that the client used in the capacity phase, 0 to 1.
@@ -208,11 +213,12 @@ fn finding(
     let is_baseline = name == baseline && !environment.control;
     let capacity = Comparison::new(cells, workload, Phase::Capacity, name, baseline);
     let at_rate = Comparison::new(cells, workload, Phase::Latency, name, baseline);
+    let search = cells.series(workload, Phase::Slo, name);
     let cost = |cost: Option<Cost>| cost.filter(|_| !is_baseline);
     let busy = capacity.busy;
     let mut doubts = doubts::about_environment(record, workload, name);
     doubts.extend(doubts::about_empty_slices(record, workload, name));
-    let slices = capacity.here.slices + at_rate.here.slices;
+    let slices = capacity.here.slices + at_rate.here.slices + search.slices;
     let control = runtime_control(record, &environment.spec, |one| one.left_out.is_none());
     if control.is_none() && slices > 0 {
         doubts.extend(doubts::about_runtime(record, environment).map(|doubt| (doubt, slices)));
@@ -235,7 +241,7 @@ fn finding(
         control: environment.control,
         runtime_control: control.map(|control| control.spec.name.clone()),
         slices,
-        slices_void: capacity.here.slices_void + at_rate.here.slices_void,
+        slices_void: capacity.here.slices_void + at_rate.here.slices_void + search.slices_void,
         server_cpu_us: capacity.level(|cell| cell.server_cpu_us(busy)),
         server_cpu_is_busy_time: (capacity.busy && capacity.here.polls())
             || (at_rate.busy && at_rate.here.polls()),
@@ -248,6 +254,7 @@ fn finding(
         throughput_cost: cost(capacity.fall(Cell::throughput_per_s)),
         response,
         service,
+        slo: objective::figures(record, workload, name, (!is_baseline).then_some(baseline)),
         client_cpu_us: capacity.level(Cell::client_cpu_us),
         client_cpu_share: capacity.here.client_cpu_share(client_cpus(record)),
         doubts,

@@ -86,6 +86,7 @@ pub(super) fn record() -> Record {
                 in_flight: 64,
                 load: crate::study::LoadSize::default(),
                 latency_share: 0.5,
+                slo: None,
                 reads_from_disk: None,
                 replicas: crate::study::Replicas::default(),
                 rate_per_s: None,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::member::{Member, Running};
+use super::objective;
 use super::{
     Campaign, CampaignError, Clock, EMPTY_LOAD, EMPTY_SLICES_MAX, Event, FAILURES_MAX,
     READ_BACK_ROUNDS, error_line,
@@ -19,6 +20,7 @@ use crate::path::{self, PathSample};
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
+use crate::staircase;
 use crate::system::{BusyTime, OwnCounts, System};
 
 /// The CPU accounts at an edge.
@@ -149,12 +151,13 @@ impl Campaign<'_, '_> {
         let rate_per_s = match cell.phase {
             Phase::Capacity => None,
             Phase::Latency | Phase::Traced => self.rates[cell.workload],
+            Phase::Slo => self.search_rate(index, cell.workload),
         };
         self.announce_slice(index, cell);
         let started_unix_ms = self.parts.clock.unix_ms();
         let seed = schedule::load_seed(self.seed, round, cell);
         let order = match (cell.phase, rate_per_s) {
-            (Phase::Latency | Phase::Traced, None) => Err(SliceError::NoRate),
+            (Phase::Latency | Phase::Traced | Phase::Slo, None) => Err(SliceError::NoRate),
             (_, rate) => Ok(self.order(cell.workload, rate, seed, self.window(cell.phase))),
         };
         let measured = order.and_then(|order| self.measure(index, &order, freezes, &mut |_| {}));
@@ -180,6 +183,11 @@ impl Campaign<'_, '_> {
                 doubts.extend(measured.probe_doubts.iter().cloned());
                 let paths = std::mem::take(&mut measured.load.paths);
                 slice.counters = path::counters(&paths);
+                if let (Phase::Slo, Some(slo)) = (cell.phase, workload.slo) {
+                    slice
+                        .counters
+                        .push(staircase::counter(objective::is_kept(slo, &measured.load)));
+                }
                 fill(&mut slice, measured);
                 self.learn_paths(index, &paths)?;
                 let plan = &self.parts.plan;
@@ -202,6 +210,10 @@ impl Campaign<'_, '_> {
                 let (window_ns, is_open) = (slice.window_ns, slice.rate_per_s.is_some());
                 doubts.extend(loader::doubts(&loaders, &slice.loaders, window_ns, is_open));
                 slice.void = loader::void(&loaders, &slice.loaders, window_ns);
+                if cell.phase == Phase::Slo {
+                    // The search goes beyond what the system can do on purpose.
+                    doubts.retain(|doubt| !matches!(doubt, Doubt::RateNotReached { .. }));
+                }
                 let idle = judge::idle_neighbour(&slice, &self.members[index].record.spec);
                 slice.void = slice.void.or(idle.as_ref().map(Doubt::text));
                 doubts.extend(idle);

@@ -13,6 +13,7 @@ mod data;
 mod events;
 mod measure;
 mod member;
+mod objective;
 mod outcome;
 mod parts;
 mod restarts;

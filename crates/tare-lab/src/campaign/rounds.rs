@@ -7,7 +7,8 @@ use super::outcome::StartError;
 use super::{
     CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, Campaign, CampaignError, Ending, Event, Stage,
 };
-use crate::analysis::{Analysis, analyse_costs};
+use crate::analysis::claims::CostKind;
+use crate::analysis::{Analysis, Finding, analyse_costs};
 use crate::record::Phase;
 use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::study::ScheduleKind;
@@ -20,15 +21,16 @@ pub const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(50);
 /// that were left out do not count, because their intervals stay as they are.
 fn all_intervals_narrow(analysis: &Analysis, width_percent: f64, members: &[Member]) -> bool {
     let out = |name: &str| members.iter().any(|member| member.out && member.name() == name);
-    let mut costs = analysis
-        .findings
-        .iter()
-        .filter(|finding| !finding.baseline && !out(&finding.environment))
-        .flat_map(|finding| {
-            [&finding.server_cpu_cost, &finding.server_cpu_cost_at_rate, &finding.throughput_cost]
-        })
-        .flatten()
-        .peekable();
+    // A search that has not settled yet has no cost.
+    let searches = |finding: &Finding| finding.slo.as_ref().is_some_and(|slo| slo.cost.is_none());
+    let others = || analysis.findings.iter().filter(|f| !f.baseline && !out(&f.environment));
+    if others().any(searches) {
+        return false;
+    }
+    let kinds =
+        [CostKind::ServerCpu, CostKind::ServerCpuAtRate, CostKind::Throughput, CostKind::Slo];
+    let mut costs =
+        others().flat_map(|finding| kinds.map(|kind| kind.cost(finding))).flatten().peekable();
     costs.peek().is_some() && costs.all(|cost| cost.percent.high - cost.percent.low < width_percent)
 }
 

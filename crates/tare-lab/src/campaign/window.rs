@@ -47,7 +47,7 @@ impl Campaign<'_, '_> {
     pub(super) fn window(&self, phase: Phase) -> Duration {
         match phase {
             Phase::Capacity => self.window,
-            Phase::Latency | Phase::Traced => self.study.schedule.window_at_rate(),
+            Phase::Latency | Phase::Traced | Phase::Slo => self.study.schedule.window_at_rate(),
         }
     }
 

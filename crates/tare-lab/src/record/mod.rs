@@ -38,7 +38,7 @@ pub use write::{RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 9;
+pub const SCHEMA_VERSION: i32 = 10;
 /// The first version with the host layer. In older ones the host was as found.
 const VERSION_WITH_HOST: i64 = 2;
 /// The first version with tables for sampled stacks.
@@ -55,6 +55,8 @@ const VERSION_WITH_ROOTFS: i64 = 7;
 const VERSION_WITH_CPU_PLAN: i64 = 8;
 /// The first version with the start of the environment and the span of the accounts of a slice.
 const VERSION_WITH_STARTS: i64 = 9;
+/// The first version with slices that search the capacity under an objective.
+const VERSION_WITH_SLO: i64 = 10;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,13 +158,20 @@ pub enum Phase {
     Latency,
     /// The latency phase with probes that disturb it. Its figures never mix with others.
     Traced,
+    /// Open loop, at a rate of the environment's own: the search for its capacity under the
+    /// workload's objective ([`crate::staircase`]).
+    Slo,
 }
 
-fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Capacity => "capacity",
-        Phase::Latency => "latency",
-        Phase::Traced => "traced",
+impl Phase {
+    /// Returns the name that records and CSV have.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Capacity => "capacity",
+            Phase::Latency => "latency",
+            Phase::Traced => "traced",
+            Phase::Slo => "slo",
+        }
     }
 }
 
@@ -171,6 +180,7 @@ fn phase_of(name: &str) -> Phase {
     match name {
         "latency" => Phase::Latency,
         "traced" => Phase::Traced,
+        "slo" => Phase::Slo,
         _ => Phase::Capacity,
     }
 }

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::opening::Opening;
-use super::{EnvironmentRecord, Slice, as_json, phase_name};
+use super::{EnvironmentRecord, Slice, as_json};
 use crate::doubt::Doubt;
 use crate::loader::LoaderSlice;
 
@@ -106,7 +106,7 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
             slice.position,
             environment_id(transaction, &slice.environment)?,
             slice.workload,
-            phase_name(slice.phase),
+            slice.phase.name(),
             signed(slice.started_unix_ms),
             signed(slice.window_ns),
             signed(slice.operations),

@@ -69,7 +69,7 @@ CREATE TABLE slices (
     position          INTEGER NOT NULL,
     environment       INTEGER NOT NULL REFERENCES environments (id),
     workload          TEXT NOT NULL,
-    phase             TEXT NOT NULL CHECK (phase IN ('capacity', 'latency', 'traced')),
+    phase             TEXT NOT NULL CHECK (phase IN ('capacity', 'latency', 'traced', 'slo')),
     started_unix_ms   INTEGER NOT NULL,
     window_ns         INTEGER NOT NULL,
     operations        INTEGER NOT NULL,

@@ -51,6 +51,7 @@ fn study() -> Study {
             in_flight: 2,
             load: crate::study::LoadSize::default(),
             latency_share: 0.5,
+            slo: None,
             reads_from_disk: None,
             replicas: crate::study::Replicas::default(),
             rate_per_s: None,
@@ -300,7 +301,7 @@ fn refuses_files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     folder.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 9; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 10; use a newer Tare");
 }
 
 #[test]
@@ -571,7 +572,7 @@ fn make_untraced(path: &std::path::Path) {
     connection.execute("ALTER TABLE record DROP COLUMN cpu_plan", []).unwrap();
     drop_starts(&connection);
     connection.pragma_update(None, "writable_schema", true).unwrap();
-    let sql = "UPDATE sqlite_schema SET sql = replace(sql, ', ''traced''', '')";
+    let sql = "UPDATE sqlite_schema SET sql = replace(sql, ', ''traced'', ''slo''', '')";
     connection.execute(sql, []).unwrap();
     connection.pragma_update(None, "user_version", 4).unwrap();
 }

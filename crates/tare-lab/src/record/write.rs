@@ -19,8 +19,8 @@ use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
-    VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STARTS, VERSION_WITH_STORAGE,
-    VERSION_WITH_TRACED, loaders, paths, response_times, stacks,
+    VERSION_WITH_SANDBOX, VERSION_WITH_SLO, VERSION_WITH_STACKS, VERSION_WITH_STARTS,
+    VERSION_WITH_STORAGE, VERSION_WITH_TRACED, loaders, paths, response_times, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Record, Slice, as_json};
 use crate::doubt::Doubt;
@@ -402,7 +402,7 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         }
     }
     if version < VERSION_WITH_TRACED {
-        admit_traced(transaction)?;
+        admit_phase(transaction, "'latency')", "'latency', 'traced')")?;
         if version >= VERSION_WITH_STACKS {
             let column = "ALTER TABLE stack_slices ADD COLUMN kind TEXT NOT NULL DEFAULT 'on-cpu'";
             transaction.execute(column, [])?;
@@ -422,6 +422,9 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
             transaction.execute(&format!("ALTER TABLE slices ADD COLUMN {column}"), [])?;
         }
     }
+    if version < VERSION_WITH_SLO {
+        admit_phase(transaction, "'traced')", "'traced', 'slo')")?;
+    }
     // Added without a new version: a reader that does not know the table needs nothing of it.
     transaction.execute_batch(
         "CREATE TABLE IF NOT EXISTS server_histograms (\
@@ -433,15 +436,14 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 
-/// Allows traced slices in the table of slices. SQLite has no statement that changes a CHECK. Its
+/// Allows another phase in the table of slices: replaces the end of its list of phases. SQLite has no statement that changes a CHECK. Its
 /// manual recommends this procedure (lang_altertable.html, "Making other kinds of table schema
 /// changes").
-fn admit_traced(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+fn admit_phase(transaction: &Transaction<'_>, end: &str, new: &str) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "writable_schema", true)?;
-    let sql = "UPDATE sqlite_schema \
-               SET sql = replace(sql, '''latency'')', '''latency'', ''traced'')') \
+    let sql = "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) \
                WHERE type = 'table' AND name = 'slices'";
-    transaction.execute(sql, [])?;
+    transaction.execute(sql, [end, new])?;
     // A new schema version makes every connection reload the schema, including this one.
     let schema: i64 = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
     transaction.pragma_update(None, "schema_version", schema + 1)?;

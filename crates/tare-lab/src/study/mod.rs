@@ -13,6 +13,7 @@ mod neighbours;
 mod parse;
 mod published;
 mod runtimes;
+mod slo;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -30,6 +31,7 @@ pub use loaders::{LOADERS_MAX, LoaderSpec};
 pub use parse::{defaults, parse, parse_quick, workload_files};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use runtimes::runtime_control;
+pub use slo::{BadSlo, Slo};
 pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
 pub use vocabulary::{KnownOption, KnownPart, KnownWorkload, OptionInfo, Vocabulary};
 
@@ -289,6 +291,10 @@ pub struct WorkloadSpec {
     pub latency_share: f64,
     /// Fixed rate of the latency phase in operations/s, instead of a share.
     pub rate_per_s: Option<f64>,
+    /// The objective under which the capacity of each environment is searched, from the fixed rate
+    /// on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Slo>,
     /// The share of reads that are to come from disk, 0 to 1; a doubt if it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_from_disk: Option<f64>,

@@ -14,9 +14,9 @@ use super::hosts::{self, SystemHost};
 use super::loaders::{self, LoaderSpec};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    AutoWindow, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Replicas, Saturate,
-    ScheduleKind, ScheduleSpec, Study, SystemSpec, WorkloadSpec, control_name, environments,
-    expand, published,
+    AutoWindow, BadSlo, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Replicas,
+    Saturate, ScheduleKind, ScheduleSpec, Slo, Study, SystemSpec, WorkloadSpec, control_name,
+    environments, expand, published,
 };
 use super::{Problem, StudyError};
 use tare_toml::{Source, Table};
@@ -105,6 +105,7 @@ const WORKLOAD_KEYS: &[&str] = &[
     "load",
     "latency_share",
     "rate_per_s",
+    "slo",
     "reads_from_disk",
     "replication",
     "consistency",
@@ -442,7 +443,7 @@ fn workloads(
     loaders: &[LoaderSpec],
 ) -> Result<Vec<WorkloadSpec>, StudyError> {
     let own_words = !driver.options.is_empty();
-    let own_keys = ["name", driver.name.as_str(), "load", "latency_share", "rate_per_s"];
+    let own_keys = ["name", driver.name.as_str(), "load", "latency_share", "rate_per_s", "slo"];
     let tables = root.tables("workload", if own_words { &own_keys } else { WORKLOAD_KEYS })?;
     if tables.is_empty() {
         return Err(root.missing("workload"));
@@ -460,6 +461,7 @@ fn workloads(
         let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
         let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
         let latency_share = table.share("latency_share", share)?;
+        let slo = slo(&table, rate_per_s.is_some() || latency_share > 0.0)?;
         if own_words {
             let saturate = saturates(&table)?.then(Saturate::default);
             let item = table.need(&driver.name)?;
@@ -479,6 +481,7 @@ fn workloads(
                 load: LoadSize { saturate, ..LoadSize::default() },
                 latency_share,
                 rate_per_s,
+                slo,
                 reads_from_disk: None,
                 replicas: Replicas::default(),
                 options,
@@ -514,6 +517,7 @@ fn workloads(
             },
             latency_share,
             rate_per_s,
+            slo,
             reads_from_disk: reads_from_disk(&table)?,
             replicas: replicas(&table)?,
             options: Vec::new(),
@@ -522,6 +526,19 @@ fn workloads(
         workloads.push(workload);
     }
     Ok(workloads)
+}
+
+/// Reads the objective of a workload, which needs a fixed rate to begin with.
+fn slo(table: &Table<'_>, has_rate: bool) -> Result<Option<Slo>, StudyError> {
+    let Some(item) = table.get("slo") else { return Ok(None) };
+    let slo: Slo =
+        item.text()?.parse().map_err(|error: BadSlo| item.bad_value(&error.to_string()))?;
+    match has_rate {
+        true => Ok(Some(slo)),
+        false => {
+            Err(item.bad_value("the search begins at the fixed rate; set latency_share above 0"))
+        }
+    }
 }
 
 /// Reads how often rows are stored, and how many replicas answer.

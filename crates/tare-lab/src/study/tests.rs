@@ -74,6 +74,20 @@ fn check(old: &str, new: &str, expect: &str) {
 }
 
 #[test]
+fn objective_needs_a_fixed_rate() {
+    let with = |words: &str| {
+        let text = GOOD.replace("write_share = 1\n", words);
+        parse(&text, "s.toml", &vocabulary())
+    };
+    let workload = with("slo = \"p99 = 5ms\"\n").unwrap().workloads.remove(0);
+    assert_eq!(workload.slo, Some("p99 = 5ms".parse().unwrap()));
+    let error = with("latency_share = 0\nslo = \"p99 = 5ms\"\n").unwrap_err().to_string();
+    assert!(error.contains("set latency_share above 0"), "{error}");
+    let error = with("slo = \"p99 < 5ms\"\n").unwrap_err().to_string();
+    assert!(error.contains("such as \"p99 = 5ms\""), "{error}");
+}
+
+#[test]
 fn accepts_named_workload() {
     let named = |words: &str| {
         let text = GOOD.replace("write_share = 1\n", words);

@@ -1,7 +1,8 @@
 //! The figures of an analysis as CSV: one line per figure with its interval, ready to pivot in a
 //! spreadsheet.
 
-use tare_lab::analysis::{Analysis, Finding, Interval, claims};
+use tare_lab::analysis::claims::{self, CostKind};
+use tare_lab::analysis::{Analysis, Finding, Interval};
 use tare_stats::law::Verdict;
 
 use crate::csv_table::CsvTable;
@@ -48,10 +49,14 @@ fn levels(out: &mut CsvTable, finding: &Finding) {
             add(out, finding, (name, unit), level, Verdicts::default());
         }
     }
+    let slo = finding.slo.as_ref().and_then(|slo| slo.capacity_per_s.as_ref());
+    if let Some(level) = slo {
+        add(out, finding, ("slo_capacity", "op/s"), level, Verdicts::default());
+    }
 }
 
 fn costs(out: &mut CsvTable, analysis: &Analysis, finding: &Finding) {
-    for (name, kind) in COST_FIELDS {
+    for (name, kind) in COST_FIELDS.into_iter().chain([("slo_cost", CostKind::Slo)]) {
         if let Some(cost) = kind.cost(finding) {
             let verdicts = Verdicts::new(cost.found, claims::verdict(analysis, finding, kind));
             add(out, finding, (name, "percent"), &cost.percent, verdicts);

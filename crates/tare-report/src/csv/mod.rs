@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
-use tare_lab::record::{Phase, Record, Slice};
+use tare_lab::record::{Record, Slice};
 
 use crate::csv_table::CsvTable;
 
@@ -70,11 +70,6 @@ fn fields(slice: &Slice) -> [String; 29] {
     } else {
         format!("{:.3}", slice.operations as f64 * 1e9 / slice.window_ns as f64)
     };
-    let phase = match slice.phase {
-        Phase::Capacity => "capacity",
-        Phase::Latency => "latency",
-        Phase::Traced => "traced",
-    };
     let [response, service] = [&slice.response, &slice.service].map(|bytes| histogram(bytes));
     let mean = |h: &Option<Histogram<u64>>| {
         h.as_ref().map_or_else(String::new, |h| format!("{:.0}", h.mean()))
@@ -87,7 +82,7 @@ fn fields(slice: &Slice) -> [String; 29] {
         slice.position.to_string(),
         slice.environment.clone(),
         slice.workload.clone(),
-        phase.to_string(),
+        slice.phase.name().to_string(),
         slice.started_unix_ms.to_string(),
         slice.window_ns.to_string(),
         slice.operations.to_string(),

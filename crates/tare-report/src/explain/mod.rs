@@ -153,7 +153,7 @@ impl ExplanationText {
     pub(crate) fn new(record: &Record, plan: &Plan, found: &Explanation) -> Self {
         let load = match found.phase {
             Phase::Capacity => "at capacity",
-            Phase::Latency | Phase::Traced => "at the fixed rate",
+            _ => "at the fixed rate",
         };
         let busy = if found.is_busy_time { "busy " } else { "" };
         let parts = found.shares.iter().any(|share| share.percent_of_whole.is_some());

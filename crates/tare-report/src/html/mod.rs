@@ -330,11 +330,7 @@ fn order(record: &Record) -> Vec<(u32, String)> {
     let several = record.study.workloads.len() > 1;
     let mut order: Vec<(u32, Vec<String>)> = Vec::new();
     for slice in &record.slices {
-        let phase = match slice.phase {
-            tare_lab::record::Phase::Capacity => "capacity",
-            tare_lab::record::Phase::Latency => "latency",
-            tare_lab::record::Phase::Traced => "traced",
-        };
+        let phase = slice.phase.name();
         let what = if several { format!("{} {phase}", slice.workload) } else { phase.to_string() };
         let text = clean(&format!("{} ({what})", slice.environment));
         match order.last_mut() {

@@ -18,6 +18,7 @@ use crate::figures::{CostFormat, clean, cost, latency, micros, rate, role, share
 use crate::headline::{Metric, telling_noise};
 use crate::histogram::{Responses, responses};
 use crate::interrupts::{self, Counted, CpuRole, InterruptTable};
+use crate::objective;
 use crate::own_view::OwnTable;
 use crate::relations;
 use crate::run_conditions::fixed_rate;
@@ -33,6 +34,7 @@ pub(super) struct WorkloadView {
     cpu_costs: Option<Value>,
     throughput_costs: Option<Value>,
     noise: Option<String>,
+    objective: Option<ObjectiveView>,
     /// Throughput over the requests in flight that were tried, if the study climbed to the knee.
     climb: Option<Value>,
     throughput: Option<Value>,
@@ -132,6 +134,21 @@ impl InterruptsView {
     }
 }
 
+/// The capacity of each environment under the workload's objective.
+#[derive(Serialize)]
+struct ObjectiveView {
+    caption: String,
+    head: [&'static str; 4],
+    rows: Vec<Vec<String>>,
+}
+
+impl ObjectiveView {
+    fn new(record: &Record, analysis: &Analysis, workload: &str) -> Option<Self> {
+        let (caption, rows) = objective::table(record, analysis, workload)?;
+        Some(Self { caption, head: objective::HEAD, rows })
+    }
+}
+
 /// A figure with its interval on the line below.
 #[derive(Serialize)]
 struct Stacked {
@@ -200,6 +217,7 @@ impl WorkloadView {
             cpu_costs: costs(Metric::ServerCpu, "cpu"),
             throughput_costs: costs(Metric::Throughput, "lost"),
             noise: (!noises.is_empty()).then(|| noises.join(" and ")),
+            objective: ObjectiveView::new(record, analysis, &workload.name),
             climb: charts::climb(workload, &format!("climb-{id}")).map(Value::from_safe_string),
             folded: throughput.as_ref().is_some_and(|(_, folded)| *folded),
             throughput: throughput.map(|(chart, _)| Value::from_safe_string(chart)),

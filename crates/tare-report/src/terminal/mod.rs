@@ -57,6 +57,11 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             out.extend(paragraph(&paint.plain(&line), "", paint.0.width));
         }
         out.extend(tails::lines(analysis, &findings, paint));
+        if let Some((caption, rows)) = crate::objective::table(record, analysis, &workload.name) {
+            out.push(String::new());
+            out.extend(paragraph(&paint.plain(&caption), "", paint.0.width));
+            out.extend(grid(&crate::objective::HEAD, &rows, paint.0).lines().map(String::from));
+        }
         instances(&mut out, record, analysis, &workload.name, paint);
         for metric in Metric::ALL {
             if let Some(bars) = Bars::new(analysis, &findings, metric, paint) {

@@ -53,6 +53,7 @@ pub(crate) fn measure(
             in_flight: 16,
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.5,
+            slo: None,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
             rate_per_s: None,

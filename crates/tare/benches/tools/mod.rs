@@ -119,6 +119,7 @@ impl Tool {
             in_flight: 0,
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.0,
+            slo: None,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
             rate_per_s: None,

@@ -110,6 +110,7 @@ pub(crate) fn workload(other: &OtherSystem) -> WorkloadSpec {
         load: LoadSize::default(),
         latency_share: 0.0,
         rate_per_s: other.rate_per_s.map(f64::from),
+        slo: None,
         reads_from_disk: None,
         replicas: Replicas::default(),
         options: other.driver_options.clone(),

@@ -275,13 +275,14 @@ fn no_time(rounds_min: u32, budget: std::time::Duration) -> String {
 
 /// Returns the views of a workload that are measured.
 fn measured(workload: &WorkloadSpec) -> String {
-    match workload.rate_per_s {
-        Some(rate) => format!("at capacity, and latency at {rate}/s"),
-        None if has_latency_phase(workload) => {
-            format!("at capacity, and latency at {:.0} % of it", workload.latency_share * 100.0)
-        }
-        None => "at capacity".into(),
+    let mut views = vec!["at capacity".to_string()];
+    if let Some(rate) = workload.rate_per_s {
+        views.push(format!("latency at {rate}/s"));
+    } else if has_latency_phase(workload) {
+        views.push(format!("latency at {:.0} % of it", workload.latency_share * 100.0));
     }
+    views.extend(workload.slo.map(|slo| format!("capacity with a {slo}")));
+    views.join(", and ")
 }
 
 /// Returns whether an environment is a virtual machine, whose start takes seconds.

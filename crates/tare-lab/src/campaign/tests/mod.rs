@@ -2,6 +2,7 @@ mod climb;
 mod data;
 mod goal;
 mod instances;
+mod objective;
 mod stacks;
 mod system_options;
 mod waiting;
@@ -45,6 +46,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         in_flight: 16,
         load: crate::study::LoadSize::default(),
         latency_share: 0.5,
+        slo: None,
         reads_from_disk: None,
         replicas: crate::study::Replicas::default(),
         rate_per_s: None,

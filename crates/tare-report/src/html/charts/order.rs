@@ -44,7 +44,7 @@ pub(in crate::html) fn order(record: &Record, id: &str) -> Option<String> {
             let width = (scale.x(to) - x).max(0.12);
             match (&slice.void, slice.phase) {
                 (None, Phase::Capacity) => capacity.push((x, width)),
-                (None, Phase::Latency | Phase::Traced) => latency.push((x, width)),
+                (None, Phase::Latency | Phase::Traced | Phase::Slo) => latency.push((x, width)),
                 (Some(why), _) => {
                     let text = format!(
                         "round {}, position {}: {}, void: {why}",

@@ -55,6 +55,7 @@ pub(super) fn ends<'s>(
 pub(super) fn derive(study: &Study, plan: &Plan, specs: Vec<EnvironmentSpec>) -> Study {
     let at_capacity = |workload: &WorkloadSpec| WorkloadSpec {
         latency_share: 0.0,
+        slo: None,
         reads_from_disk: None,
         replicas: tare_lab::study::Replicas::default(),
         rate_per_s: None,

@@ -239,8 +239,8 @@ impl State {
                     push(&mut series.response_ns_p99, p99);
                 }
             }
-            // A traced slice is disturbed and has no figures.
-            Phase::Traced => {}
+            // A traced slice is disturbed, and a search has figures only when it ends.
+            Phase::Traced | Phase::Slo => {}
         }
     }
 

@@ -101,6 +101,7 @@ fn now(context: &DrawContext<'_>) -> String {
             Phase::Capacity => "at capacity",
             Phase::Latency => "at the fixed rate",
             Phase::Traced => "traced, at the fixed rate",
+            Phase::Slo => "search for the capacity under the objective",
         };
         return format!("▶ {}, {}, {phase}", clean(&now.environment), clean(&now.workload));
     }
