@@ -6,6 +6,7 @@
 //! name with `ParseError::Unsupported`, which a server answers as an invalid request;
 //! `ParseError::Syntax` has Cassandra's wording.
 
+mod change;
 pub mod function;
 mod lexer;
 mod parser;
@@ -13,6 +14,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+pub use change::{Assignment, ColumnChange, Deletion};
 pub use function::Function;
 pub use parser::quoted;
 pub use schema::{
@@ -20,6 +22,7 @@ pub use schema::{
 };
 
 pub use crate::types::Literal;
+use crate::types::Type;
 
 use std::fmt;
 
@@ -68,6 +71,19 @@ pub enum SyntaxProblem {
 /// ```
 pub fn parse(text: &str) -> Result<Parsed, ParseError> {
     parser::parse(text)
+}
+
+/// Parses the type of a column, as CREATE TABLE has it.
+///
+/// ```
+/// use tare_cql::statement::parse_type;
+///
+/// let kind = parse_type("map<int, frozen<set<text>>>")?;
+/// assert_eq!(kind.to_string(), "map<int, frozen<set<text>>>");
+/// # Ok::<(), tare_cql::statement::ParseError>(())
+/// ```
+pub fn parse_type(text: &str) -> Result<Type, ParseError> {
+    parser::parse_type(text)
 }
 
 /// A statement and the names of its bind markers in their order; `?` has no name.
@@ -138,7 +154,7 @@ pub struct Update {
     pub table: TableName,
     pub using: Using,
     /// `SET column = value, ...`
-    pub assignments: Vec<(String, Term)>,
+    pub assignments: Vec<Assignment>,
     pub relations: Vec<Relation>,
 }
 
@@ -146,7 +162,7 @@ pub struct Update {
 pub struct Delete {
     pub table: TableName,
     /// The columns to delete; none means whole rows.
-    pub columns: Vec<String>,
+    pub columns: Vec<Deletion>,
     pub timestamp_us: Option<Term>,
     pub relations: Vec<Relation>,
 }

@@ -105,8 +105,12 @@ fn update_delete_and_batch() {
     ) else {
         panic!("no UPDATE")
     };
-    assert_eq!(update.assignments[0], ("a".into(), Term::Marker(1)));
-    assert_eq!(update.assignments[1], ("b".into(), Term::Call(Function::Now, Vec::new())));
+    let set = |column: &str, value| Assignment {
+        column: column.into(),
+        change: ColumnChange::Set(value),
+    };
+    assert_eq!(update.assignments[0], set("a", Term::Marker(1)));
+    assert_eq!(update.assignments[1], set("b", Term::Call(Function::Now, Vec::new())));
     assert_eq!(update.relations[1].subject, Subject::Columns(vec!["c".into(), "d".into()]));
     assert_eq!(update.using.timestamp_us, Some(Term::Marker(0)));
 
@@ -114,7 +118,8 @@ fn update_delete_and_batch() {
     else {
         panic!("no DELETE")
     };
-    assert_eq!(delete.columns, ["a", "b"]);
+    let whole = |name: &str| Deletion { column: name.into(), element: None };
+    assert_eq!(delete.columns, ["a", "b"].map(whole));
     assert_eq!(delete.relations[0].test, Test::In(vec![integer(1), integer(2)]));
     let Modify::Delete(delete) = modify("DELETE FROM t WHERE k = 1 AND c >= ? AND c < 5") else {
         panic!("no DELETE")
@@ -131,6 +136,41 @@ fn update_delete_and_batch() {
     let Statement::Batch(batch) = parsed.statement else { panic!("no batch") };
     assert_eq!(batch.statements.len(), 3);
     assert_eq!(batch.timestamp_us, Some(Term::Marker(0)));
+}
+
+#[test]
+fn changes_of_collections() {
+    let set = |text: &str| {
+        let Modify::Update(update) = modify(&format!("UPDATE t SET {text} WHERE k = 1")) else {
+            panic!("no UPDATE")
+        };
+        let [Assignment { column, change }] = &update.assignments[..] else { panic!("{text}") };
+        assert_eq!(column, "c");
+        change.clone()
+    };
+    let list = || Term::Literal(Literal::List(vec![Literal::Integer(1)]));
+    assert_eq!(set("c = c + [1]"), ColumnChange::Add(list()));
+    assert_eq!(set("\"c\" += ?"), ColumnChange::Add(Term::Marker(0)));
+    assert_eq!(set("c = [1] + c"), ColumnChange::Prepend(list()));
+    assert_eq!(set("c = c - [1]"), ColumnChange::Remove(list()));
+    assert_eq!(set("c -= :gone"), ColumnChange::Remove(Term::Marker(0)));
+    let change = ColumnChange::SetElement { key: Term::Marker(0), value: integer(2) };
+    assert_eq!(set("c[?] = 2"), change);
+    let Modify::Delete(delete) = modify("DELETE a, c[?] FROM t WHERE k = 1") else {
+        panic!("no DELETE")
+    };
+    assert_eq!(delete.columns[0].element, None);
+    assert_eq!(delete.columns[1].element, Some(Term::Marker(0)));
+}
+
+#[test]
+fn types_are_parsed_as_they_are_printed() {
+    for name in ["int", "list<text>", "frozen<set<int>>", "map<int, frozen<list<set<blob>>>>"] {
+        assert_eq!(parse_type(name).unwrap().to_string(), name);
+    }
+    for wrong in ["", "list", "list<int", "int int", "nothing", "'a.Class'"] {
+        assert!(parse_type(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]
@@ -323,12 +363,11 @@ fn errors_name_the_position_or_the_feature() {
         ("BEGIN BATCH", "line 1:11 no viable alternative at input '<EOF>'"),
         ("BEGIN COUNTER BATCH APPLY BATCH", "counters are not supported"),
         ("UPDATE t SET a = 1", "line 1:18 mismatched input '<EOF>' expecting where"),
-        (
-            "UPDATE t SET c = c + 1 WHERE k = 1",
-            "counters and changes of collections (column + value) are not supported",
-        ),
-        ("UPDATE t SET c[1] = 2 WHERE k = 1", "assignments to parts of a column are not supported"),
-        ("DELETE c[1] FROM t WHERE k = 1", "deletions of parts of a column are not supported"),
+        ("UPDATE t SET c = c + 1 + 2 WHERE k = 1", "arithmetic operators are not supported"),
+        ("UPDATE t SET c = 1 + d WHERE k = 1", "arithmetic operators are not supported"),
+        ("UPDATE t SET c.f = 2 WHERE k = 1", "assignments to fields of a column are not supported"),
+        ("DELETE c.f FROM t WHERE k = 1", "deletions of fields of a column are not supported"),
+        ("UPDATE t SET c[1 = 2 WHERE k = 1", "line 1:17 mismatched input '=' expecting ]"),
         (
             "UPDATE t SET c = 1 WHERE k = 1 IF EXISTS",
             "lightweight transactions (IF) are not supported",

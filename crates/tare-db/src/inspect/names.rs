@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tare_cql::types::Type;
+use tare_store::cells::Cell;
 
 use crate::JournalError;
 use crate::query::catalog::journal;
@@ -71,9 +72,27 @@ impl SchemaNames {
         found.unwrap_or_else(|| format!("column {number}"))
     }
 
-    /// A value of a column.
-    pub(super) fn value(&self, number: u16, value: &[u8]) -> String {
-        self.regular(number).map_or_else(|| blob(value), |column| print(column, value))
+    /// The value of a cell.
+    pub(super) fn value(&self, cell: &Cell<'_>, value: &[u8]) -> String {
+        match (self.regular(cell.column).map(|column| &column.kind), cell.path) {
+            (Some(Type::List(kind) | Type::Map(_, kind)), Some(_)) => kind.print(value).to_string(),
+            (Some(kind), None) => kind.print(value).to_string(),
+            _ => blob(value),
+        }
+    }
+
+    /// The path of an element: the element of a set, the key of a map, the time UUID in a list.
+    pub(super) fn element(&self, number: u16, path: &[u8]) -> String {
+        let kind = match self.regular(number).map(|column| &column.kind) {
+            Some(Type::Set(kind) | Type::Map(kind, _)) => kind,
+            Some(Type::List(_)) => &Type::Timeuuid,
+            _ => return blob(path),
+        };
+        let mut key = Vec::new();
+        match key_encoding::component(&mut key, kind, false, path) {
+            true => kind.print(&key).to_string(),
+            false => blob(path),
+        }
     }
 
     fn regular(&self, number: u16) -> Option<&Column> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bind;
 pub(crate) mod catalog;
+pub(crate) mod collections;
 pub(crate) mod describe;
 pub(crate) mod failure;
 pub(crate) mod key_encoding;

@@ -16,6 +16,8 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
     /// The bind markers in order: name and type.
     pub(crate) markers: Vec<(String, Type)>,
+    /// Positions of the markers that are `Source::Collection`.
+    pub(crate) collections: Vec<u16>,
     /// The calls of functions, in the order in which to make them.
     pub(crate) calls: Vec<Call>,
     pub(crate) marker_columns: EncodedColumns,
@@ -52,6 +54,8 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Marker(u16),
+    /// A marker whose value has sets or maps, which are put in order first.
+    Collection(u16),
     /// `None` is null.
     Literal(Option<Vec<u8>>),
     /// A position in `Prepared::calls`.
@@ -148,6 +152,8 @@ pub(crate) struct Modify {
     pub(crate) partitions: Partitions,
     pub(crate) rows: Rows,
     pub(crate) action: Action,
+    /// Changes of columns that are collections and not frozen.
+    pub(crate) collections: Vec<CollectionWrite>,
     pub(crate) timestamp: Option<Source>,
     /// The default of the table.
     pub(crate) default_ttl_s: u32,
@@ -166,6 +172,30 @@ pub(crate) enum Action {
     Clear(Vec<u16>),
     /// Deletes rows.
     Remove,
+}
+
+/// A change of a column that is a collection and not frozen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CollectionWrite {
+    pub(crate) column: u16,
+    pub(crate) kind: Type,
+    pub(crate) change: CollectionChange,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CollectionChange {
+    /// Replaces all elements.
+    Set(Source),
+    /// Adds elements; to a list at its end.
+    Add(Source),
+    /// Adds elements to a list at its front.
+    Prepend(Source),
+    /// Removes elements of a set, or the entries of a map with these keys: a set of this type.
+    Remove(Source, Type),
+    /// Writes one entry of a map, whose key has this type.
+    Put { key: (Source, Type), value: Source },
+    /// Removes one element of a set or one entry of a map, by a key of this type.
+    Delete(Source, Type),
 }
 
 /// Several writes in one statement.
@@ -219,6 +249,8 @@ pub(crate) enum Item {
     Clustering(usize),
     /// A column by its number.
     Cell(u16),
+    /// A column that is a collection and not frozen, by its number.
+    Collection(u16, Type),
     WriteTime(u16),
     Ttl(u16),
     /// The token of the partition.

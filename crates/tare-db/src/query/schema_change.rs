@@ -8,6 +8,7 @@ use tare_cql::types::Type;
 use tare_store::cells::FIRST_COLUMN;
 
 use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
+use crate::query::collections::column_type;
 use crate::query::failure::Failure;
 use crate::query::key_encoding;
 use crate::query::options::TableOptions;
@@ -103,6 +104,12 @@ pub(crate) fn create_table(
         let at = columns.iter().position(|column| column.name == name);
         let unknown = || Failure::Invalid(format!("Unknown column '{name}' in PRIMARY KEY"));
         let column = columns.remove(at.ok_or_else(unknown)?);
+        if column.kind.is_multi_cell() {
+            return Err(Failure::Invalid(format!(
+                "Invalid non-frozen collection type {} for PRIMARY KEY column '{name}'",
+                column.kind
+            )));
+        }
         if !key_encoding::is_orderable(&column.kind) {
             return Err(Failure::Invalid(format!(
                 "{} type is not supported for PRIMARY KEY column '{name}'",
@@ -175,13 +182,8 @@ pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
 /// A new column, if its type allows one. Counters can be declared, because load tools declare them
 /// even if they do not use them; statements on their tables are refused.
 fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
-    if Type::scalar(&kind.to_string()).is_none() {
-        let what = if matches!(kind, Type::Tuple(_)) { "tuples" } else { "collections" };
-        return Err(Failure::Invalid(format!(
-            "{what} as columns are not supported: column {name} of type {kind}"
-        )));
-    }
-    Ok(Column { name: name.into(), kind: kind.clone(), number, descending: false })
+    let kind = column_type(name, kind)?;
+    Ok(Column { name: name.into(), kind, number, descending: false })
 }
 
 fn too_many() -> Failure {

@@ -5,6 +5,7 @@
 //! The model keeps every write for ever and computes the visible rows from all of them.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use proptest::prelude::*;
@@ -27,7 +28,9 @@ type Key = (i32, i32, &'static str);
 
 const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
-const SELECTIONS: [&str; 4] = ["k, c, d, v, w", "k", "w", "d, v"];
+/// Keys of the map; their order is not that of their bytes.
+const MAP_KEYS: std::ops::Range<i32> = -2..2;
+const SELECTIONS: [&str; 5] = ["k, c, d, v, w, m", "k", "w", "d, v", "m, v"];
 
 /// A bound on two columns, and whether it is inclusive.
 type Edge = ((i32, &'static str), bool);
@@ -95,12 +98,61 @@ impl Target {
     }
 }
 
+/// A map that is not frozen.
+type Map = BTreeMap<i32, i32>;
+
+/// A change of the map of a row.
+#[derive(Clone, Debug)]
+enum MapChange {
+    Replace(Map),
+    Add(Map),
+    Put(i32, Option<i32>),
+    Remove(Vec<i32>),
+    Delete(i32),
+    Clear,
+}
+
+impl MapChange {
+    /// What the change writes to one entry; null deletes it.
+    fn of_key(&self, key: i32) -> Option<Option<i32>> {
+        match self {
+            Self::Replace(map) | Self::Add(map) => map.get(&key).map(|value| Some(*value)),
+            Self::Put(put, value) if *put == key => Some(*value),
+            Self::Remove(keys) if keys.contains(&key) => Some(None),
+            Self::Delete(deleted) if *deleted == key => Some(None),
+            _ => None,
+        }
+    }
+
+    /// The timestamp of the deletion of all older entries, if there is one.
+    fn deletes(&self, timestamp: i64) -> Option<i64> {
+        match self {
+            Self::Replace(_) => Some(timestamp - 1),
+            Self::Clear => Some(timestamp),
+            _ => None,
+        }
+    }
+}
+
+fn map_literal(map: &Map) -> String {
+    let entries: Vec<_> = map.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// The visible part of a row.
+#[derive(Clone, Debug)]
+struct VisibleRow {
+    values: [Option<i32>; VALUES],
+    map: Map,
+}
+
 /// A write.
 #[derive(Clone, Debug)]
 enum Change {
     Insert { key: Key, values: [Option<Option<i32>>; VALUES] },
     Update { key: Key, values: [Option<Option<i32>>; VALUES] },
     Clear { key: Key, column: usize },
+    Map { key: Key, change: MapChange },
     Delete { k: i32, target: Target },
 }
 
@@ -167,6 +219,23 @@ impl Stamped {
                 let name = column_name(*column);
                 format!("DELETE {name} FROM t{using} WHERE k = {k} AND c = {c} AND d = '{d}'")
             }
+            Change::Map { key: (k, c, d), change } => {
+                let row = format!("WHERE k = {k} AND c = {c} AND d = '{d}'");
+                let set = match change {
+                    MapChange::Replace(map) => format!("m = {}", map_literal(map)),
+                    MapChange::Add(map) => format!("m = m + {}", map_literal(map)),
+                    MapChange::Put(key, value) => format!("m[{key}] = {}", literal(value)),
+                    MapChange::Remove(keys) => {
+                        let keys = keys.iter().map(i32::to_string).collect::<Vec<_>>();
+                        format!("m -= {{{}}}", keys.join(", "))
+                    }
+                    MapChange::Delete(key) => {
+                        return format!("DELETE m[{key}] FROM t{using} {row}");
+                    }
+                    MapChange::Clear => return format!("DELETE m FROM t{using} {row}"),
+                };
+                format!("UPDATE t{using} SET {set} {row}")
+            }
             Change::Delete { k, target } => {
                 format!("DELETE FROM t{using} WHERE k = {k}{}", target.condition())
             }
@@ -180,8 +249,8 @@ struct Model {
 }
 
 impl Model {
-    /// The visible part of a row: its values, if it exists.
-    fn row(&self, key: Key) -> Option<[Option<i32>; VALUES]> {
+    /// The visible part of a row, if it exists.
+    fn row(&self, key: Key) -> Option<VisibleRow> {
         let hidden = self.writes.iter().filter_map(|write| match &write.change {
             Change::Delete { k, target } if *k == key.0 && target.holds(key) => {
                 Some(write.timestamp)
@@ -216,14 +285,35 @@ impl Model {
             })
         };
         let values = [value(0), value(1)];
-        (marker.is_some() || values.iter().any(Option::is_some)).then_some(values)
+        let of_map = |write: &Stamped| match &write.change {
+            Change::Map { key: of, change } if *of == key => change.deletes(write.timestamp),
+            _ => None,
+        };
+        let emptied = self.writes.iter().filter_map(of_map).max().unwrap_or(i64::MIN).max(hidden);
+        let mut map = Map::new();
+        for entry in MAP_KEYS {
+            let writes = self.writes.iter().filter(|write| write.timestamp > emptied);
+            let of_entry = |write: &Stamped| match &write.change {
+                Change::Map { key: of, change } if *of == key => {
+                    change.of_key(entry).map(|value| (write.timestamp, value))
+                }
+                _ => None,
+            };
+            let rank = |(timestamp, value): &(i64, Option<i32>)| {
+                (*timestamp, value.is_none(), value.map(i32::to_be_bytes))
+            };
+            let newest = writes.filter_map(of_entry).max_by_key(rank);
+            map.extend(newest.and_then(|(_, value)| value).map(|value| (entry, value)));
+        }
+        let exists = marker.is_some() || values.iter().any(Option::is_some) || !map.is_empty();
+        exists.then_some(VisibleRow { values, map })
     }
 
-    fn partition(&self, k: i32) -> Vec<(Key, [Option<i32>; VALUES])> {
+    fn partition(&self, k: i32) -> Vec<(Key, VisibleRow)> {
         let mut rows = Vec::new();
         for c in (0..4).rev() {
             for d in TEXTS {
-                rows.extend(self.row((k, c, d)).map(|values| ((k, c, d), values)));
+                rows.extend(self.row((k, c, d)).map(|row| ((k, c, d), row)));
             }
         }
         rows
@@ -248,13 +338,18 @@ impl Model {
             }
             let most = if query.distinct { Some(1) } else { query.per_partition };
             rows.truncate(most.unwrap_or(usize::MAX));
-            for ((k, c, d), values) in rows {
-                let [v, w] = values.map(|value| value.map_or("null".into(), |v| v.to_string()));
+            for ((k, c, d), row) in rows {
+                let m = match row.map.is_empty() {
+                    true => "null".to_owned(),
+                    false => map_literal(&row.map),
+                };
+                let [v, w] = row.values.map(|value| value.map_or("null".into(), |v| v.to_string()));
                 let row = match (query.distinct, query.selection) {
                     (true, _) | (false, 1) => k.to_string(),
                     (false, 2) => w,
                     (false, 3) => format!("'{d}' {v}"),
-                    _ => format!("{k} {c} '{d}' {v} {w}"),
+                    (false, 4) => format!("{m} {v}"),
+                    _ => format!("{k} {c} '{d}' {v} {w} {m}"),
                 };
                 found.push(((k, c, d), row));
             }
@@ -336,7 +431,20 @@ fn change() -> impl Strategy<Value = Change> {
             Change::Update { key, values }
         }),
         1 => (key(), 0..VALUES).prop_map(|(key, column)| Change::Clear { key, column }),
+        4 => (key(), map_change()).prop_map(|(key, change)| Change::Map { key, change }),
         2 => (0..4, target()).prop_map(|(k, target)| Change::Delete { k, target }),
+    ]
+}
+
+fn map_change() -> impl Strategy<Value = MapChange> {
+    let map = || prop::collection::btree_map(MAP_KEYS, 0..3, 0..4);
+    prop_oneof![
+        map().prop_map(MapChange::Replace),
+        map().prop_map(MapChange::Add),
+        (MAP_KEYS, prop::option::weighted(0.8, 0..3)).prop_map(|(k, v)| MapChange::Put(k, v)),
+        prop::collection::vec(MAP_KEYS, 0..3).prop_map(MapChange::Remove),
+        MAP_KEYS.prop_map(MapChange::Delete),
+        Just(MapChange::Clear),
     ]
 }
 
@@ -441,7 +549,8 @@ fn make_table(client: &mut Client, keyspace: &str) {
     let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
     client.query(&format!("CREATE KEYSPACE {keyspace} WITH replication = {strategy}"));
     client.query(&format!("USE {keyspace}"));
-    let create = "CREATE TABLE t (k int, c int, d text, v int, w int, PRIMARY KEY (k, c, d)) \
+    let create = "CREATE TABLE t (k int, c int, d text, v int, w int, m map<int, int>, \
+                  PRIMARY KEY (k, c, d)) \
                   WITH CLUSTERING ORDER BY (c DESC, d ASC)";
     assert_eq!(client.query(create).error, None);
 }

@@ -38,7 +38,8 @@ impl PartialRow<'_> {
         let Some(columns) = read.columns else { return false };
         // Cells newer than everything in the source: nothing overwrites, deletes or hides them.
         let newer = || cells::iter(row).filter(|cell| cell.timestamp > timestamp_max);
-        let mut newer_columns = newer().map(|cell| cell.column);
+        // Of a collection only the deletion says that older sources add nothing.
+        let mut newer_columns = newer().filter(|cell| cell.path.is_none()).map(|cell| cell.column);
         let is_there = newer().any(|cell| {
             let counts = cell.column >= MARKER && cell.is_live(read.now_s);
             counts && hidden.is_none_or(|hidden| cell.timestamp > hidden)

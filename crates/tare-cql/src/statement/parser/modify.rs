@@ -1,7 +1,6 @@
 //! INSERT, UPDATE, DELETE and batches.
 
 use super::{Parse, Parser, unsupported};
-use crate::statement::lexer::Kind;
 use crate::statement::{Batch, Delete, Insert, Modify, Update, Using};
 
 /// Statements that a batch may have; the BATCH message counts them in 16 bits.
@@ -54,38 +53,12 @@ impl Parser<'_> {
         Ok(Update { table, using, assignments, relations })
     }
 
-    fn assignment(&mut self) -> Parse<(String, crate::statement::Term)> {
-        let column = self.name()?;
-        if self.is_mark(0, "[") || self.is_mark(0, ".") {
-            return Err(unsupported("assignments to parts of a column"));
-        }
-        if self.is_mark(0, "+=") || self.is_mark(0, "-=") {
-            return Err(unsupported("counters and changes of collections (+= and -=)"));
-        }
-        self.expect_mark("=")?;
-        // `c = c + 1` counts, `l = [1] + l` prepends.
-        let counts = |parser: &Self, at| parser.is_mark(at, "+") || parser.is_mark(at, "-");
-        if matches!(self.peek().kind, Kind::Word(_) | Kind::Quoted(_)) && counts(self, 1) {
-            return Err(unsupported("counters and changes of collections (column + value)"));
-        }
-        let value = self.term()?;
-        if counts(self, 0) {
-            return Err(unsupported("arithmetic operators"));
-        }
-        Ok((column, value))
-    }
-
     fn delete(&mut self) -> Parse<Delete> {
         let mut columns = Vec::new();
         if !self.is_word(0, "from") {
-            loop {
-                columns.push(self.name()?);
-                if self.is_mark(0, "[") || self.is_mark(0, ".") {
-                    return Err(unsupported("deletions of parts of a column"));
-                }
-                if !self.mark(",") {
-                    break;
-                }
+            columns.push(self.deletion()?);
+            while self.mark(",") {
+                columns.push(self.deletion()?);
             }
         }
         self.expect_word("from")?;

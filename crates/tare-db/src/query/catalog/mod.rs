@@ -242,7 +242,7 @@ mod type_name {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Type, D::Error> {
         let name = String::deserialize(from)?;
         let unknown = || serde::de::Error::custom(format!("{name:?} is no type of a column"));
-        Type::scalar(&name).ok_or_else(unknown)
+        tare_cql::statement::parse_type(&name).map_err(|_| unknown())
     }
 }
 

@@ -2,6 +2,7 @@
 //! is not supported by its name. Some clients look for the messages of Cassandra, so they are used
 //! where it has one.
 
+mod collections;
 mod conditions;
 mod modify;
 mod select;
@@ -16,6 +17,7 @@ use tare_cql::system_schema;
 use tare_cql::types::Type;
 
 use crate::query::catalog::{Catalog, Column, Table};
+use crate::query::collections::has_order;
 use crate::query::failure::Failure;
 use crate::query::plan::{Modify, Partitions, Plan, Prepared, Source};
 use crate::query::replication::Replicas;
@@ -69,10 +71,12 @@ pub(crate) fn plan(
         other => (Plan::Other(other, keyspace.map(Box::from)), Default::default()),
     };
     let (markers, calls) = terms.finish()?;
+    let of_order = (0..).zip(&markers).filter(|(_, (_, kind))| has_order(kind));
+    let collections = of_order.map(|(position, _)| position).collect();
     let specs = markers.iter().map(|(name, kind)| ColumnSpec { name, kind });
     let marker_columns = EncodedColumns::new(&about.0, &about.1, specs);
     let partition_key = key_markers(&plan);
-    Ok(Prepared { plan, markers, calls, marker_columns, partition_key, epoch })
+    Ok(Prepared { plan, markers, collections, calls, marker_columns, partition_key, epoch })
 }
 
 fn names(table: &Table) -> (String, String) {
@@ -89,7 +93,7 @@ fn key_markers(plan: &Plan) -> Vec<u16> {
     };
     let Partitions::One(key) = partitions else { return Vec::new() };
     let position = |source: &Source| match source {
-        Source::Marker(position) => Some(*position),
+        Source::Marker(position) | Source::Collection(position) => Some(*position),
         Source::Literal(_) | Source::Call(_) => None,
     };
     key.iter().map(position).collect::<Option<_>>().unwrap_or_default()

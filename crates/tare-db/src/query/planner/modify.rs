@@ -1,14 +1,17 @@
 //! Plans INSERT, UPDATE, DELETE and batches of them.
 
-use tare_cql::statement::{self, Term, Using};
+use tare_cql::statement::{self, Assignment, ColumnChange, Deletion, Term, Using};
 use tare_cql::types::Type;
 
+use super::collections::{change_of, deletion_of, write};
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
 use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
-use crate::query::plan::{Action, Batch, Modify, Partitions, Rows, Source};
+use crate::query::plan::{
+    Action, Batch, CollectionChange, CollectionWrite, Modify, Partitions, Rows, Source,
+};
 
 pub(super) fn modify(
     scope: Scope<'_>,
@@ -62,13 +65,19 @@ fn insert(
     };
     let partitions = Partitions::One(key(&table.partition, "partition key parts")?);
     let rows = Rows::One(key(&table.clustering, "clustering keys")?);
-    let cells = given.into_iter().filter(|(place, ..)| *place == ColumnRole::Regular);
-    let mut cells: Vec<_> = cells.map(|(_, column, source)| (column.number, source)).collect();
+    let written = given.into_iter().filter(|(place, ..)| *place == ColumnRole::Regular);
+    let (mut cells, mut collections) = (Vec::new(), Vec::new());
+    for (_, column, source) in written {
+        match column.kind.is_multi_cell() {
+            true => collections.push(write(column, CollectionChange::Set(source))),
+            false => cells.push((column.number, source)),
+        }
+    }
     cells.sort_by_key(|(number, _)| *number);
     let (ttl, timestamp) = using(terms, &insert.using)?;
     let action = Action::Set { marks: true, cells, ttl };
     let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
+    Ok(Modify { table, replicas, partitions, rows, action, collections, timestamp, default_ttl_s })
 }
 
 fn update(
@@ -80,20 +89,32 @@ fn update(
     // The markers of USING precede those of SET in the text; each marker knows its own position.
     let (ttl, timestamp) = using(terms, &update.using)?;
     let mut cells: Vec<(u16, Source)> = Vec::new();
-    for (name, term) in &update.assignments {
+    let mut collections: Vec<CollectionWrite> = Vec::new();
+    for Assignment { column: name, change } in &update.assignments {
         let column = regular(&table, name, "SET part")?;
-        if cells.iter().any(|(known, _)| *known == column.number) {
+        let mut before = collections.iter().filter(|write| write.column == column.number);
+        let is_set = |write: &CollectionWrite| matches!(write.change, CollectionChange::Set(_));
+        let is_twice = match change {
+            ColumnChange::Set(_) => before.next().is_some(),
+            _ => before.any(is_set),
+        };
+        if is_twice || cells.iter().any(|(known, _)| *known == column.number) {
             return Err(Failure::Invalid(format!(
                 "Multiple incompatible setting of column {name}"
             )));
         }
-        cells.push((column.number, terms.source(term, name, &column.kind)?));
+        match change {
+            ColumnChange::Set(term) if !column.kind.is_multi_cell() => {
+                cells.push((column.number, terms.source(term, name, &column.kind)?));
+            }
+            change => collections.push(change_of(terms, column, change)?),
+        }
     }
     cells.sort_by_key(|(number, _)| *number);
     let (partitions, rows) = conditions(&table, terms, &update.relations, Purpose::Rows)?;
     let action = Action::Set { marks: false, cells, ttl };
     let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
+    Ok(Modify { table, replicas, partitions, rows, action, collections, timestamp, default_ttl_s })
 }
 
 fn delete(
@@ -103,19 +124,23 @@ fn delete(
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &delete.table)?;
     let timestamp = timestamp(terms, delete.timestamp_us.as_ref())?;
-    let columns = delete.columns.iter().map(|name| regular(&table, name, "DELETE"));
-    let mut columns = columns
-        .map(|column| column.map(|column| column.number))
-        .collect::<Result<Vec<u16>, _>>()?;
+    let (mut columns, mut collections) = (Vec::new(), Vec::new());
+    for Deletion { column: name, element } in &delete.columns {
+        let column = regular(&table, name, "DELETE")?;
+        match element {
+            Some(element) => collections.push(deletion_of(terms, column, element)?),
+            None => columns.push(column.number),
+        }
+    }
     columns.sort_unstable();
     columns.dedup();
-    let (purpose, action) = match columns.is_empty() {
+    let (purpose, action) = match delete.columns.is_empty() {
         true => (Purpose::Ranges, Action::Remove),
         false => (Purpose::Rows, Action::Clear(columns)),
     };
     let (partitions, rows) = conditions(&table, terms, &delete.relations, purpose)?;
     let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
+    Ok(Modify { table, replicas, partitions, rows, action, collections, timestamp, default_ttl_s })
 }
 
 /// A column that is not part of the key.

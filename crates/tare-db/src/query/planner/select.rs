@@ -57,6 +57,7 @@ pub(super) fn select(
 fn cells(items: &Items) -> Option<Vec<u16>> {
     let Items::Columns(items) = items else { return None };
     let number = |item: &Item| match item {
+        Item::Collection(number, _) => Some(Some(*number)),
         Item::Cell(number) | Item::WriteTime(number) | Item::Ttl(number) => Some(Some(*number)),
         Item::Partition(_) | Item::Clustering(_) | Item::Token => Some(None),
         Item::Call(..) => None,
@@ -128,6 +129,9 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
 /// A selected item and its type.
 fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     let number = |name: &str, what: &str| match find(table, name)? {
+        (ColumnRole::Regular, column) if column.kind.is_multi_cell() => Err(Failure::Invalid(
+            format!("Cannot use selection function {what} on non-frozen collection {name}"),
+        )),
         (ColumnRole::Regular, column) => Ok(column.number),
         _ => Err(Failure::Invalid(format!(
             "Cannot use selection function {what} on PRIMARY KEY part {name}"
@@ -139,6 +143,9 @@ fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
             let item = match place {
                 ColumnRole::Partition(position) => Item::Partition(position),
                 ColumnRole::Clustering(position) => Item::Clustering(position),
+                ColumnRole::Regular if column.kind.is_multi_cell() => {
+                    Item::Collection(column.number, column.kind.clone())
+                }
                 ColumnRole::Regular => Item::Cell(column.number),
             };
             (item, column.kind.clone())

@@ -6,6 +6,7 @@ use tare_cql::wire::{put_bytes, put_bytes_with};
 use tare_store::{Row, cells};
 
 use crate::query::catalog::Table;
+use crate::query::collections;
 use crate::query::key_encoding;
 use crate::query::plan::Item;
 
@@ -64,6 +65,10 @@ fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &CallContext)) ->
             let mut out = Vec::new();
             put_clustering(&mut out, table, row.clustering, *index);
             Some(out)
+        }
+        Item::Collection(number, kind) => {
+            let elements = cells::iter(row.cells).filter(|cell| cell.column == *number);
+            collections::value(kind, elements)
         }
         Item::WriteTime(number) => Some(cell(row, *number)?.timestamp.to_be_bytes().to_vec()),
         Item::Ttl(number) => {

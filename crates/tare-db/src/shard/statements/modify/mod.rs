@@ -4,6 +4,7 @@
 //! The writes of one statement or batch to one shard are one entry of its log, so that a crash
 //! keeps all of them or none. Between shards there is no such promise.
 
+mod elements;
 mod payloads;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::query::warning::Warnings;
 use crate::shard::message::Message;
 use crate::shard::writes::WriteClient;
 use crate::shard::{Conn, Shard};
+use elements::put_changes;
 use payloads::{ShardPayloads, append};
 
 /// The times of a write.
@@ -38,6 +40,24 @@ struct WriteTime {
     now_s: u32,
     /// Seconds to live; 0 means for ever.
     ttl_s: u32,
+}
+
+impl WriteTime {
+    /// The content of a cell with a value.
+    #[inline]
+    fn content<'v>(&self, value: &'v [u8]) -> Content<'v> {
+        match self.ttl_s {
+            0 => Content::Live(value),
+            ttl_s => {
+                let expires_s = self.now_s.saturating_add(ttl_s);
+                Content::Expiring { value, ttl_s, expires_s }
+            }
+        }
+    }
+
+    fn dead(&self) -> Content<'static> {
+        Content::Dead { since_s: self.now_s }
+    }
 }
 
 impl Shard {
@@ -67,7 +87,7 @@ impl Shard {
             .key(&mut key, key_sources, &modify.table)
             .and_then(|()| bound.clustering(&mut clustering, row_sources, &modify.table));
         let result = built.and_then(|()| {
-            put_cells(&mut row, &modify.action, bound, stamp);
+            self.put_cells(&mut row, modify, bound, stamp)?;
             if row.is_empty() {
                 // All values are unset.
                 encode_void(&mut conn.out, reply);
@@ -168,6 +188,22 @@ impl Shard {
         Ok(WriteTime { timestamp, now_s, ttl_s })
     }
 
+    /// Appends the cells that a statement puts into each of its rows.
+    #[inline]
+    fn put_cells(
+        &mut self,
+        row: &mut Vec<u8>,
+        modify: &Modify,
+        bound: &BoundValues<'_>,
+        time: WriteTime,
+    ) -> Result<(), Failure> {
+        put_cells(row, &modify.action, bound, time);
+        if modify.collections.is_empty() {
+            return Ok(());
+        }
+        put_changes(row, &modify.collections, bound, time, || self.call_context())
+    }
+
     /// Adds the mutations of a statement to the payloads of the shards that own them.
     fn collect(
         &mut self,
@@ -187,7 +223,7 @@ impl Shard {
             Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
         };
         let mut row = Vec::new();
-        put_cells(&mut row, &modify.action, bound, stamp);
+        self.put_cells(&mut row, modify, bound, stamp)?;
         let WriteTime { timestamp, now_s: deleted_s, .. } = stamp;
         let (rows, ranges) = match (&modify.rows, &modify.action) {
             (Rows::One(sources), _) => {
@@ -316,15 +352,9 @@ fn ttl_s(modify: &Modify, bound: &BoundValues<'_>) -> Result<u32, Failure> {
 
 /// Appends the cells that an action puts into each of its rows.
 #[inline]
-fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &BoundValues<'_>, stamp: WriteTime) {
-    let WriteTime { timestamp, now_s, ttl_s } = stamp;
-    let live = |column, value| {
-        let content = match ttl_s {
-            0 => Content::Live(value),
-            ttl_s => Content::Expiring { value, ttl_s, expires_s: now_s.saturating_add(ttl_s) },
-        };
-        Cell { column, timestamp, content }
-    };
+fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &BoundValues<'_>, time: WriteTime) {
+    let WriteTime { timestamp, now_s, .. } = time;
+    let live = |column, value| Cell { column, path: None, timestamp, content: time.content(value) };
     match action {
         Action::Set { marks, cells, .. } => {
             if *marks {
