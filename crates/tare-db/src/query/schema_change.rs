@@ -182,7 +182,7 @@ pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
 /// A new column, if its type allows one. Counters can be declared, because load tools declare them
 /// even if they do not use them; statements on their tables are refused.
 fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
-    let kind = column_type(name, kind)?;
+    let kind = column_type(kind)?;
     Ok(Column { name: name.into(), kind, number, descending: false })
 }
 

@@ -145,6 +145,61 @@ fn frozen_collections_are_values_and_keys() {
 }
 
 #[test]
+fn tuples_are_values_and_keys() {
+    each(|_, client| {
+        script(
+            client,
+            &[
+                (
+                    "CREATE TABLE t (k tuple<int, text>, c frozen<tuple<int, tuple<int>>>, \
+                     v tuple<text, list<int>>, s set<frozen<tuple<int, int>>>, PRIMARY KEY (k, c))",
+                    "ok",
+                ),
+                (
+                    "INSERT INTO t (k, c, v, s) VALUES ((1, 'a'), (2, (3)), ('x', [2, 1]), {(2, 1), (-1, 5), (2)})",
+                    "ok",
+                ),
+                ("INSERT INTO t (k, c, v) VALUES ((1, 'a'), (-2, null), (null, null))", "ok"),
+                ("INSERT INTO t (k, c, v) VALUES ((1, 'a'), (2, (-3)), ('short'))", "ok"),
+                (
+                    "SELECT c, v, s FROM t WHERE k = (1, 'a')",
+                    "(-2, null) (null, null) null; (2, (-3)) ('short') null; \
+                     (2, (3)) ('x', [2, 1]) {(-1, 5), (2, null), (2, 1)}",
+                ),
+                ("SELECT c FROM t WHERE k = (1, 'a') AND c > (2, (-3))", "(2, (3))"),
+                (
+                    "SELECT c FROM t WHERE k IN ((1, 'a'), (2, 'b')) AND c IN ((2, (3)), (9, (9)))",
+                    "(2, (3))",
+                ),
+                (
+                    "INSERT INTO t (k, c) VALUES ((1, 2), (1, (1)))",
+                    "Invalid: Invalid tuple literal for k: a INTEGER constant is not of type text",
+                ),
+                (
+                    "INSERT INTO t (k, c) VALUES ((1, 'a', 2), (1, (1)))",
+                    "Invalid: Invalid TUPLE constant for \"k\"",
+                ),
+                (
+                    "SELECT type FROM system_schema.columns WHERE keyspace_name = 'ks' AND table_name = 't' AND column_name = 'v'",
+                    "'frozen<tuple<text, frozen<list<int>>>>'",
+                ),
+            ],
+        );
+        let insert = client.prepare("INSERT INTO t (k, c, v) VALUES (?, (5, (5)), ?)");
+        let expect = ["k tuple<int, text>", "v tuple<text, list<int>>"].map(String::from);
+        assert_eq!(insert.markers, expect);
+        let key = b"\0\0\0\x04\0\0\0\x01\0\0\0\x01z";
+        let too_long = [&key[..], &key[..]].concat();
+        let values = [Value::Bytes(key), Value::Bytes(b"\0\0\0\x01z\xff\xff\xff\xff")];
+        assert_eq!(client.execute(&insert.id, &values).error, None);
+        assert_eq!(client.query("SELECT v FROM t WHERE k = (1, 'z')").rows, ["('z', null)"]);
+        let values = [Value::Bytes(&too_long), Value::Null];
+        let error = client.execute(&insert.id, &values).error.unwrap();
+        assert!(error.starts_with("Invalid: k: the bytes are no value of type"), "{error}");
+    });
+}
+
+#[test]
 fn bound_collections_are_put_in_order_and_may_be_unset() {
     each(|_, client| {
         client

@@ -5,23 +5,9 @@ use tare_cql::types::Type;
 use crate::query::failure::Failure;
 
 /// The type of a column with this declared type. As in Cassandra, everything within `frozen<>` is
-/// frozen too, and a collection within a collection has to be.
-pub(crate) fn column_type(name: &str, declared: &Type) -> Result<Type, Failure> {
-    if has_tuple(declared) {
-        return Err(Failure::Invalid(format!(
-            "tuples as columns are not supported: column {name} of type {declared}"
-        )));
-    }
+/// frozen too, a tuple always is, and a collection within a collection has to be.
+pub(crate) fn column_type(declared: &Type) -> Result<Type, Failure> {
     Declared { whole: declared }.column(declared)
-}
-
-fn has_tuple(kind: &Type) -> bool {
-    match kind {
-        Type::Tuple(_) => true,
-        Type::Frozen(within) | Type::List(within) | Type::Set(within) => has_tuple(within),
-        Type::Map(key, value) => has_tuple(key) || has_tuple(value),
-        _ => false,
-    }
 }
 
 struct Declared<'t> {
@@ -32,6 +18,7 @@ struct Declared<'t> {
 impl Declared<'_> {
     fn column(&self, kind: &Type) -> Result<Type, Failure> {
         match kind {
+            Type::Frozen(within) if matches!(**within, Type::Tuple(_)) => self.column(within),
             Type::Frozen(within) if within.is_multi_cell() => {
                 Ok(Type::Frozen(Box::new(self.collection(within, true)?)))
             }
@@ -40,6 +27,11 @@ impl Declared<'_> {
                  {within})"
             ))),
             kind if kind.is_multi_cell() => self.collection(kind, false),
+            Type::Tuple(fields) => {
+                let fields = fields.iter().map(|field| self.part(field, true));
+                let fields = fields.collect::<Result<_, _>>()?;
+                Ok(Type::Frozen(Box::new(Type::Tuple(fields))))
+            }
             kind => Ok(kind.clone()),
         }
     }
@@ -85,6 +77,7 @@ fn has_duration(kind: &Type) -> bool {
         Type::Duration => true,
         Type::Frozen(within) | Type::List(within) | Type::Set(within) => has_duration(within),
         Type::Map(key, value) => has_duration(key) || has_duration(value),
+        Type::Tuple(fields) => fields.iter().any(has_duration),
         _ => false,
     }
 }

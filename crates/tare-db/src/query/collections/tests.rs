@@ -30,13 +30,16 @@ fn types_of_columns_are_frozen_inside_and_checked() {
         ("map<text, frozen<list<int>>>", "map<text, frozen<list<int>>>"),
         ("frozen<list<set<int>>>", "frozen<list<frozen<set<int>>>>"),
         ("list<frozen<map<int, set<int>>>>", "list<frozen<map<int, frozen<set<int>>>>>"),
+        ("tuple<int, set<int>>", "frozen<tuple<int, frozen<set<int>>>>"),
+        ("list<frozen<tuple<int, tuple<int>>>>", "list<frozen<tuple<int, frozen<tuple<int>>>>>"),
         ("list<set<int>>", "Non-frozen collections are not allowed inside collections: "),
         ("set<duration>", "Durations are not allowed inside sets: "),
+        ("map<tuple<duration>, int>", "Durations are not allowed as map keys: "),
         ("map<frozen<list<duration>>, int>", "Durations are not allowed as map keys: "),
         ("list<counter>", "Counters are not allowed inside collections: "),
         ("frozen<int>", "frozen<> is only allowed on collections, tuples, and user-defined types"),
     ] {
-        let found = match column_type("c", &kind(declared)) {
+        let found = match column_type(&kind(declared)) {
             Ok(kind) => kind.to_string(),
             Err(Failure::Invalid(message)) => message,
             Err(other) => panic!("{declared}: {other:?}"),
@@ -53,6 +56,13 @@ fn sets_and_maps_are_put_into_the_order_of_their_type() {
         ("frozen<list<frozen<set<int>>>>", "[{1, -1}, {}]", "[{-1, 1}, {}]"),
         ("set<frozen<list<int>>>", "{[1, 2], [1], [-5, 9]}", "{[-5, 9], [1], [1, 2]}"),
         ("set<frozen<set<int>>>", "{{2, -1}, {-1, 2}, {}}", "{{}, {-1, 2}}"),
+        (
+            "set<frozen<tuple<int, text>>>",
+            "{(1, 'b'), (-1, 'a'), (1)}",
+            "{(-1, 'a'), (1), (1, 'b')}",
+        ),
+        ("frozen<tuple<frozen<set<int>>, int>>", "({2, 1}, null)", "({1, 2}, null)"),
+        ("frozen<tuple<frozen<set<int>>, int>>", "({2, 1})", "({1, 2})"),
         ("set<frozen<map<int, int>>>", "{{1: 2}, {1: -2}}", "{{1: -2}, {1: 2}}"),
     ] {
         let kind = kind(name);
