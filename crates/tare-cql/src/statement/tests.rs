@@ -273,17 +273,19 @@ fn alter_and_describe() {
                 if_exists: false,
                 change: TableChange::Add {
                     columns: vec![("a".into(), Type::Int), ("b".into(), Type::Text)],
+                    statics: Vec::new(),
                     if_not_exists: false,
                 },
             }),
         ),
         (
-            "ALTER TABLE t ADD IF NOT EXISTS (a int)",
+            "ALTER TABLE t ADD IF NOT EXISTS (a int static)",
             Statement::AlterTable(AlterTable {
                 table: table("t"),
                 if_exists: false,
                 change: TableChange::Add {
                     columns: vec![("a".into(), Type::Int)],
+                    statics: vec!["a".into()],
                     if_not_exists: true,
                 },
             }),
@@ -377,7 +379,6 @@ fn errors_name_the_position_or_the_feature() {
         ("SELECT CAST(a AS text) FROM t", "casts are not supported"),
         ("SELECT max(a) FROM t", "aggregates other than count, such as max() are not supported"),
         ("SELECT a FROM t GROUP BY a", "GROUP BY clauses are not supported"),
-        ("CREATE TABLE t (a int PRIMARY KEY, s int static)", "static columns are not supported"),
         ("CREATE MATERIALIZED VIEW v AS SELECT", "materialized views are not supported"),
         ("CREATE INDEX ON t (a)", "indexes are not supported"),
         (

@@ -150,7 +150,11 @@ impl Printer<'_> {
                 "cells": cells,
             }));
         }
-        let clustering = if clustering.is_empty() { "row".into() } else { text(&clustering) };
+        let clustering = match clustering.is_empty() {
+            true if self.names.has_statics() => "static columns".into(),
+            true => "row".into(),
+            false => text(&clustering),
+        };
         let cells: Vec<String> = cells::iter(bytes).map(|cell| self.cell_text(&cell)).collect();
         writeln!(self.out, "  {clustering}: {}", cells.join("; "))
     }

@@ -32,6 +32,11 @@ impl SchemaNames {
         Ok(Self { table: tables.find(|table| table.store == store).cloned() })
     }
 
+    /// Whether the row without a clustering key has the static columns.
+    pub(super) fn has_statics(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| !table.statics.is_empty())
+    }
+
     /// Keyspace and table.
     pub(super) fn table(&self) -> Option<String> {
         self.table.as_ref().map(|table| format!("{}.{}", table.keyspace, table.name))
@@ -96,7 +101,7 @@ impl SchemaNames {
     }
 
     fn regular(&self, number: u16) -> Option<&Column> {
-        self.table.as_ref()?.regular.iter().find(|column| column.number == number)
+        self.table.as_ref()?.written().find(|column| column.number == number)
     }
 }
 

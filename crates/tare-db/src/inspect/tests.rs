@@ -50,6 +50,7 @@ fn tables() -> [Table; 2] {
             column("day", Type::Int, 1),
             Column { descending: true, ..column("name", Type::Text, 2) },
         ],
+        statics: vec![],
         regular: vec![column("n", Type::Bigint, 3), column("v", Type::Text, 4)],
         options: options.clone(),
     };
@@ -59,6 +60,7 @@ fn tables() -> [Table; 2] {
         store: 1,
         partition: vec![column("a", Type::Text, 0), column("b", Type::Int, 1)],
         clustering: vec![],
+        statics: vec![],
         regular: vec![column("v", Type::Blob, 2)],
         ..events.clone()
     };

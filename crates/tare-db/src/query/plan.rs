@@ -152,6 +152,8 @@ pub(crate) struct Modify {
     pub(crate) partitions: Partitions,
     pub(crate) rows: Rows,
     pub(crate) action: Action,
+    /// What the statement also does to the static columns of the same partitions.
+    pub(crate) statics: Option<Box<Modify>>,
     /// Changes of columns that are collections and not frozen.
     pub(crate) collections: Vec<CollectionWrite>,
     pub(crate) timestamp: Option<Source>,
@@ -222,11 +224,30 @@ pub(crate) struct Select {
     pub(crate) items: Items,
     /// Columns whose cells are needed, ascending; `None` needs all of them.
     pub(crate) cells: Option<Vec<u16>>,
+    /// Set if the table has static columns.
+    pub(crate) statics: Option<StaticRead>,
     /// Whether the selection calls functions.
     pub(crate) calls: bool,
     pub(crate) per_partition_limit: Option<Source>,
     pub(crate) limit: Option<Source>,
     pub(crate) columns: EncodedColumns,
+}
+
+/// How a SELECT reads the static columns of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StaticRead {
+    /// The rows of the result need them.
+    pub(crate) joined: bool,
+    /// A partition that has nothing else is a row of the result, because the statement selects
+    /// whole partitions.
+    pub(crate) alone: bool,
+}
+
+impl Select {
+    /// Whether the static columns of each partition are read too.
+    pub(crate) fn reads_statics(&self) -> bool {
+        self.statics.is_some_and(|statics| statics.joined || statics.alone)
+    }
 }
 
 /// What a SELECT returns.

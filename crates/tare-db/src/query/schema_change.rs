@@ -118,6 +118,16 @@ pub(crate) fn create_table(
         }
         Ok(column)
     };
+    let is_static = |name: &String| create.statics.contains(name);
+    let mut key = create.partition_key.iter().chain(create.clustering.iter().map(|(name, _)| name));
+    if let Some(name) = key.find(|name| is_static(name)) {
+        return Err(Failure::Invalid(format!(
+            "Static column '{name}' cannot be part of the PRIMARY KEY"
+        )));
+    }
+    if create.clustering.is_empty() && !create.statics.is_empty() {
+        return Err(static_without_clustering());
+    }
     let partition = create.partition_key.iter().map(|name| take(name));
     let partition = partition.collect::<Result<Vec<_>, _>>()?;
     let mut clustering = Vec::new();
@@ -141,8 +151,10 @@ pub(crate) fn create_table(
         Some(_) => return Err(Failure::Config("Invalid table id".into())),
     };
     let keyspace = keyspace.to_string();
-    let regular = columns;
-    let table = Table { keyspace, name, id, store, partition, clustering, regular, options };
+    let (statics, regular) =
+        columns.into_iter().partition(|column| create.statics.contains(&column.name));
+    let table =
+        Table { keyspace, name, id, store, partition, clustering, statics, regular, options };
     Ok(Some(Change::CreateTable { table }))
 }
 
@@ -150,7 +162,10 @@ pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
     let mut altered = table.clone();
     match change {
         TableChange::Options(options) => altered.options.set(options)?,
-        TableChange::Add { columns, if_not_exists } => {
+        TableChange::Add { columns, statics, if_not_exists } => {
+            if altered.clustering.is_empty() && !statics.is_empty() {
+                return Err(static_without_clustering());
+            }
             for (name, kind) in columns {
                 if altered.columns().any(|known| known.name == *name) {
                     if *if_not_exists {
@@ -163,16 +178,21 @@ pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
                 let number = altered.next_number().ok_or_else(too_many)?;
                 let column = column(name, kind, number)?;
                 let counters = altered.has_counters();
-                if (column.kind == Type::Counter) != counters && !altered.regular.is_empty() {
+                if (column.kind == Type::Counter) != counters && altered.written().next().is_some()
+                {
                     return Err(Failure::invalid(
                         "Cannot mix counter and non counter columns in the same table",
                     ));
                 }
-                altered.regular.push(column);
+                match statics.contains(name) {
+                    true => altered.statics.push(column),
+                    false => altered.regular.push(column),
+                }
             }
             if altered.columns().count() > COLUMNS_MAX {
                 return Err(too_many());
             }
+            altered.statics.sort_by(|a, b| a.name.cmp(&b.name));
             altered.regular.sort_by(|a, b| a.name.cmp(&b.name));
         }
     }
@@ -184,6 +204,13 @@ pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
 fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
     let kind = column_type(kind)?;
     Ok(Column { name: name.into(), kind, number, descending: false })
+}
+
+fn static_without_clustering() -> Failure {
+    Failure::invalid(
+        "Static columns are only useful (and thus allowed) if the table has at least one \
+         clustering column",
+    )
 }
 
 fn too_many() -> Failure {

@@ -7,6 +7,7 @@ mod collections;
 mod common;
 mod model;
 mod server;
+mod statics;
 
 use server::{Client, Server};
 use tare_cql::request::{BatchKind, BatchStatement, Settings};

@@ -30,7 +30,7 @@ const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
 /// Keys of the map; their order is not that of their bytes.
 const MAP_KEYS: std::ops::Range<i32> = -2..2;
-const SELECTIONS: [&str; 5] = ["k, c, d, v, w, m", "k", "w", "d, v", "m, v"];
+const SELECTIONS: [&str; 5] = ["k, c, d, s, v, w, m", "k", "w", "d, v", "m, v"];
 
 /// A bound on two columns, and whether it is inclusive.
 type Edge = ((i32, &'static str), bool);
@@ -66,6 +66,11 @@ impl Target {
             Self::Above(x, y) => c == x && d > y,
             Self::Row(x, y) => c == x && d == y,
         }
+    }
+
+    /// Whether it is all rows, so that the static column belongs to it.
+    fn is_whole(self) -> bool {
+        self.condition().is_empty()
     }
 
     fn condition(self) -> String {
@@ -153,6 +158,7 @@ enum Change {
     Update { key: Key, values: [Option<Option<i32>>; VALUES] },
     Clear { key: Key, column: usize },
     Map { key: Key, change: MapChange },
+    Static { k: i32, value: Option<i32> },
     Delete { k: i32, target: Target },
 }
 
@@ -236,6 +242,9 @@ impl Stamped {
                 };
                 format!("UPDATE t{using} SET {set} {row}")
             }
+            Change::Static { k, value } => {
+                format!("UPDATE t{using} SET s = {} WHERE k = {k}", literal(value))
+            }
             Change::Delete { k, target } => {
                 format!("DELETE FROM t{using} WHERE k = {k}{}", target.condition())
             }
@@ -249,6 +258,35 @@ struct Model {
 }
 
 impl Model {
+    /// The value of a cell, of which no write up to the time `hidden` counts. A deletion wins over
+    /// a value of the same time.
+    fn newest(&self, hidden: i64, cell: &dyn Fn(&Change) -> Option<Option<i32>>) -> Option<i32> {
+        let writes = self.writes.iter().filter(|write| write.timestamp > hidden);
+        let found = writes.filter_map(|w| cell(&w.change).map(|value| (w.timestamp, value)));
+        let rank = |(timestamp, value): &(i64, Option<i32>)| {
+            (*timestamp, value.is_none(), value.map(i32::to_be_bytes))
+        };
+        found.max_by_key(rank).and_then(|(_, value)| value)
+    }
+
+    /// The value of the static column of a partition.
+    fn static_value(&self, of: i32) -> Option<i32> {
+        let deletions = self.writes.iter().filter_map(|write| match &write.change {
+            Change::Delete { k, target } if *k == of && target.is_whole() => Some(write.timestamp),
+            _ => None,
+        });
+        self.newest(deletions.max().unwrap_or(i64::MIN), &|change| match change {
+            Change::Static { k, value } if *k == of => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// The number of rows of a partition in a result. A static value alone is one.
+    fn count(&self, k: i32) -> usize {
+        let rows = self.partition(k).len();
+        if rows == 0 { usize::from(self.static_value(k).is_some()) } else { rows }
+    }
+
     /// The visible part of a row, if it exists.
     fn row(&self, key: Key) -> Option<VisibleRow> {
         let hidden = self.writes.iter().filter_map(|write| match &write.change {
@@ -258,15 +296,7 @@ impl Model {
             _ => None,
         });
         let hidden = hidden.max().unwrap_or(i64::MIN);
-        // Each write to a cell: its time and value. A deletion wins over a value of the same time.
-        let newest = |cell: &dyn Fn(&Change) -> Option<Option<i32>>| {
-            let writes = self.writes.iter().filter(|write| write.timestamp > hidden);
-            let found = writes.filter_map(|w| cell(&w.change).map(|value| (w.timestamp, value)));
-            let rank = |value: &Option<i32>| (value.is_none(), value.map(i32::to_be_bytes));
-            found
-                .max_by(|a, b| a.0.cmp(&b.0).then_with(|| rank(&a.1).cmp(&rank(&b.1))))
-                .and_then(|(_, value)| value)
-        };
+        let newest = |cell: &dyn Fn(&Change) -> Option<Option<i32>>| self.newest(hidden, cell);
         let marker = newest(&|change| match change {
             Change::Insert { key: of, .. } if *of == key => Some(Some(0)),
             _ => None,
@@ -332,6 +362,17 @@ impl Model {
         let mut found = Vec::new();
         for k in keys {
             let mut rows = self.partition(k);
+            let s = self.static_value(k).map_or("null".into(), |s| s.to_string());
+            if rows.is_empty() && s != "null" && query.target.is_whole() {
+                let row = match (query.distinct, query.selection) {
+                    (true, _) => format!("{k} {s}"),
+                    (false, 1) => k.to_string(),
+                    (false, 2) => "null".into(),
+                    (false, 3 | 4) => "null null".into(),
+                    _ => format!("{k} null null {s} null null null"),
+                };
+                found.push((None, row));
+            }
             rows.retain(|(key, _)| query.target.holds(*key));
             if query.reversed {
                 rows.reverse();
@@ -345,17 +386,19 @@ impl Model {
                 };
                 let [v, w] = row.values.map(|value| value.map_or("null".into(), |v| v.to_string()));
                 let row = match (query.distinct, query.selection) {
-                    (true, _) | (false, 1) => k.to_string(),
+                    (true, _) => format!("{k} {s}"),
+                    (false, 1) => k.to_string(),
                     (false, 2) => w,
                     (false, 3) => format!("'{d}' {v}"),
                     (false, 4) => format!("{m} {v}"),
-                    _ => format!("{k} {c} '{d}' {v} {w} {m}"),
+                    _ => format!("{k} {c} '{d}' {s} {v} {w} {m}"),
                 };
-                found.push(((k, c, d), row));
+                found.push((Some((c, d)), row));
             }
         }
         if query.is_merged() {
-            found.sort_by_key(|((_, c, d), _)| (*c, Reverse(*d)));
+            // The static columns come before all rows, so last in the reversed order.
+            found.sort_by_key(|(row, _)| (row.is_none(), row.map(|(c, d)| (c, Reverse(d)))));
         }
         found.truncate(query.limit.unwrap_or(usize::MAX));
         found.into_iter().map(|(_, row)| row).collect()
@@ -369,7 +412,7 @@ impl Query {
     }
 
     fn statement(&self) -> String {
-        let what = if self.distinct { "DISTINCT k" } else { SELECTIONS[self.selection] };
+        let what = if self.distinct { "DISTINCT k, s" } else { SELECTIONS[self.selection] };
         let mut text = format!("SELECT {what} FROM t");
         match &self.keys {
             Some(keys) if keys.len() == 1 => {
@@ -431,6 +474,8 @@ fn change() -> impl Strategy<Value = Change> {
             Change::Update { key, values }
         }),
         1 => (key(), 0..VALUES).prop_map(|(key, column)| Change::Clear { key, column }),
+        2 => (0..4, prop::option::weighted(0.8, 0..3))
+            .prop_map(|(k, value)| Change::Static { k, value }),
         4 => (key(), map_change()).prop_map(|(key, change)| Change::Map { key, change }),
         2 => (0..4, target()).prop_map(|(k, target)| Change::Delete { k, target }),
     ]
@@ -540,7 +585,7 @@ fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), Tes
         prop_assert_eq!(error, None, "{}", text);
     }
     let count = client.query("SELECT count(*) FROM t").rows;
-    let expect: usize = (0..5).map(|k| model.partition(k).len()).sum();
+    let expect: usize = (0..5).map(|k| model.count(k)).sum();
     prop_assert_eq!(count, [expect.to_string()]);
     Ok(())
 }
@@ -549,7 +594,7 @@ fn make_table(client: &mut Client, keyspace: &str) {
     let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
     client.query(&format!("CREATE KEYSPACE {keyspace} WITH replication = {strategy}"));
     client.query(&format!("USE {keyspace}"));
-    let create = "CREATE TABLE t (k int, c int, d text, v int, w int, m map<int, int>, \
+    let create = "CREATE TABLE t (k int, c int, d text, s int static, v int, w int, m map<int, int>, \
                   PRIMARY KEY (k, c, d)) \
                   WITH CLUSTERING ORDER BY (c DESC, d ASC)";
     assert_eq!(client.query(create).error, None);

@@ -233,6 +233,12 @@ impl BoundValues<'_> {
     }
 }
 
+/// Excludes the row with the static columns, whose clustering key is empty.
+pub(crate) fn without_static_row(slices: &mut [OwnedSlice]) {
+    // No key begins below this.
+    slices.iter_mut().filter(|(from, _)| from.is_empty()).for_each(|(from, _)| from.push(0));
+}
+
 fn push_values(out: &mut Vec<u8>, columns: &[Column], values: &[&[u8]]) {
     for (value, column) in values.iter().zip(columns) {
         key_encoding::push(out, &column.kind, column.descending, value);

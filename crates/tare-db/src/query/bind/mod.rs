@@ -15,7 +15,7 @@ use crate::query::failure::Failure;
 use crate::query::key_encoding;
 use crate::query::plan::{Prepared, Source};
 use crate::query::planner;
-pub(crate) use keys::{OwnedSlice, after};
+pub(crate) use keys::{OwnedSlice, after, without_static_row};
 
 /// Values up to this number are bound without an allocation.
 const BOUND_INLINE: usize = 32;

@@ -40,6 +40,10 @@ pub(crate) struct Table {
     pub(crate) store: u32,
     pub(crate) partition: Vec<Column>,
     pub(crate) clustering: Vec<Column>,
+    /// The static columns, by name: their values belong to a partition. The store has them in its
+    /// row with an empty clustering key, which comes before all other rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) statics: Vec<Column>,
     /// The other columns, by name.
     pub(crate) regular: Vec<Column>,
     #[serde(default)]
@@ -47,10 +51,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The columns in the order of `SELECT *`: partition key, clustering key, then the others by
-    /// name.
+    /// The columns in the order of `SELECT *`: partition key, clustering key, then static columns
+    /// and the others, by name.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
-        self.partition.iter().chain(&self.clustering).chain(&self.regular)
+        self.partition.iter().chain(&self.clustering).chain(self.written())
+    }
+
+    /// The columns that are not part of the key.
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Column> {
+        self.statics.iter().chain(&self.regular)
     }
 
     /// The number for the next column to be added.
@@ -61,7 +70,7 @@ impl Table {
     /// Whether the table has counters. No statement can write to it; `query::schema_change`
     /// explains why it can exist.
     pub(crate) fn has_counters(&self) -> bool {
-        self.regular.iter().any(|column| column.kind == Type::Counter)
+        self.written().any(|column| column.kind == Type::Counter)
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Purpose {
     Rows,
     /// DELETE of rows, which also takes slices.
     Ranges,
+    /// UPDATE or DELETE of static columns, which belong to partitions.
+    Statics,
 }
 
 /// Resolves all conditions.
@@ -107,9 +109,9 @@ impl ParsedConditions {
     ) -> Result<(), Failure> {
         let (place, column) = find(table, name)?;
         match place {
-            ColumnRole::Regular => Err(match purpose {
+            ColumnRole::Regular | ColumnRole::Static => Err(match purpose {
                 Purpose::Select { allow_filtering } => filtering(allow_filtering),
-                Purpose::Rows | Purpose::Ranges => Failure::Invalid(format!(
+                Purpose::Rows | Purpose::Ranges | Purpose::Statics => Failure::Invalid(format!(
                     "Non PRIMARY KEY columns found in where clause: {name}"
                 )),
             }),
@@ -198,17 +200,19 @@ impl ParsedConditions {
                      and a token relation",
                 )),
                 Purpose::Select { .. } => Ok(Partitions::Tokens(std::mem::take(&mut self.tokens))),
-                Purpose::Rows | Purpose::Ranges => Err(Failure::invalid(
+                Purpose::Rows | Purpose::Ranges | Purpose::Statics => Err(Failure::invalid(
                     "The token function cannot be used in WHERE clauses for UPDATE and DELETE \
                      statements",
                 )),
             };
         }
         match (missing, purpose) {
-            (Some(missing), Purpose::Rows | Purpose::Ranges) => Err(Failure::Invalid(format!(
-                "Some partition key parts are missing: {}",
-                table.partition[missing].name
-            ))),
+            (Some(missing), Purpose::Rows | Purpose::Ranges | Purpose::Statics) => {
+                Err(Failure::Invalid(format!(
+                    "Some partition key parts are missing: {}",
+                    table.partition[missing].name
+                )))
+            }
             (Some(_), Purpose::Select { allow_filtering }) if restricted => {
                 Err(filtering(allow_filtering))
             }
@@ -269,6 +273,16 @@ impl ParsedConditions {
                  statements and in DELETE statements of columns",
             ));
         }
+        let restricted = next > 0 || sliced.is_some();
+        if purpose == Purpose::Statics {
+            return match restricted {
+                false => Ok(Rows::One(Vec::new())),
+                true => Err(Failure::invalid(
+                    "Invalid restrictions on clustering columns since the UPDATE or DELETE \
+                     statement modifies only static columns",
+                )),
+            };
+        }
         let whole = next == table.clustering.len() && sliced.is_none();
         if !whole && purpose == Purpose::Rows {
             return Err(Failure::Invalid(format!(
@@ -276,7 +290,6 @@ impl ParsedConditions {
                 name(next)
             )));
         }
-        let restricted = next > 0 || sliced.is_some();
         match (partitions, purpose) {
             (Partitions::Tokens(_), Purpose::Select { allow_filtering }) if restricted => {
                 return Err(filtering(allow_filtering));

@@ -146,7 +146,15 @@ fn data_table(scope: Scope<'_>, name: &TableName) -> Result<(Arc<Table>, Replica
 enum ColumnRole {
     Partition(usize),
     Clustering(usize),
+    Static,
     Regular,
+}
+
+impl ColumnRole {
+    /// Whether the column is part of the key.
+    fn is_key(self) -> bool {
+        matches!(self, Self::Partition(_) | Self::Clustering(_))
+    }
 }
 
 fn find<'a>(table: &'a Table, name: &str) -> Result<(ColumnRole, &'a Column), Failure> {
@@ -156,6 +164,9 @@ fn find<'a>(table: &'a Table, name: &str) -> Result<(ColumnRole, &'a Column), Fa
     }
     if let Some((position, column)) = at(&table.clustering) {
         return Ok((ColumnRole::Clustering(position), column));
+    }
+    if let Some((_, column)) = at(&table.statics) {
+        return Ok((ColumnRole::Static, column));
     }
     let column = at(&table.regular).ok_or_else(|| undefined(name, &table.keyspace, &table.name))?;
     Ok((ColumnRole::Regular, column.1))

@@ -1,5 +1,7 @@
 //! Plans INSERT, UPDATE, DELETE and batches of them.
 
+use std::sync::Arc;
+
 use tare_cql::statement::{self, Assignment, ColumnChange, Deletion, Term, Using};
 use tare_cql::types::Type;
 
@@ -12,6 +14,7 @@ use crate::query::failure::Failure;
 use crate::query::plan::{
     Action, Batch, CollectionChange, CollectionWrite, Modify, Partitions, Rows, Source,
 };
+use crate::query::replication::Replicas;
 
 pub(super) fn modify(
     scope: Scope<'_>,
@@ -64,20 +67,24 @@ fn insert(
         columns.iter().map(of).collect()
     };
     let partitions = Partitions::One(key(&table.partition, "partition key parts")?);
-    let rows = Rows::One(key(&table.clustering, "clustering keys")?);
-    let written = given.into_iter().filter(|(place, ..)| *place == ColumnRole::Regular);
-    let (mut cells, mut collections) = (Vec::new(), Vec::new());
-    for (_, column, source) in written {
+    let has = |is: fn(ColumnRole) -> bool| given.iter().any(|(place, ..)| is(*place));
+    let statics_only = has(|place| place == ColumnRole::Static)
+        && !has(|place| matches!(place, ColumnRole::Clustering(_) | ColumnRole::Regular));
+    let rows = match statics_only {
+        true => Rows::One(Vec::new()),
+        false => Rows::One(key(&table.clustering, "clustering keys")?),
+    };
+    let mut assigned = Assigned::default();
+    for (place, column, source) in given.into_iter().filter(|(place, ..)| !place.is_key()) {
+        let values = assigned.of(place);
         match column.kind.is_multi_cell() {
-            true => collections.push(write(column, CollectionChange::Set(source))),
-            false => cells.push((column.number, source)),
+            true => values.collections.push(write(column, CollectionChange::Set(source))),
+            false => values.cells.push((column.number, source)),
         }
     }
-    cells.sort_by_key(|(number, _)| *number);
     let (ttl, timestamp) = using(terms, &insert.using)?;
-    let action = Action::Set { marks: true, cells, ttl };
-    let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, collections, timestamp, default_ttl_s })
+    let target = Target { table, replicas, partitions, rows, timestamp };
+    Ok(assigned.set(target, !statics_only, ttl))
 }
 
 fn update(
@@ -88,10 +95,10 @@ fn update(
     let (table, replicas) = data_table(scope, &update.table)?;
     // The markers of USING precede those of SET in the text; each marker knows its own position.
     let (ttl, timestamp) = using(terms, &update.using)?;
-    let mut cells: Vec<(u16, Source)> = Vec::new();
-    let mut collections: Vec<CollectionWrite> = Vec::new();
+    let mut assigned = Assigned::default();
     for Assignment { column: name, change } in &update.assignments {
-        let column = regular(&table, name, "SET part")?;
+        let (place, column) = written(&table, name, "SET part")?;
+        let AssignedValues { cells, collections } = assigned.of(place);
         let mut before = collections.iter().filter(|write| write.column == column.number);
         let is_set = |write: &CollectionWrite| matches!(write.change, CollectionChange::Set(_));
         let is_twice = match change {
@@ -110,11 +117,10 @@ fn update(
             change => collections.push(change_of(terms, column, change)?),
         }
     }
-    cells.sort_by_key(|(number, _)| *number);
-    let (partitions, rows) = conditions(&table, terms, &update.relations, Purpose::Rows)?;
-    let action = Action::Set { marks: false, cells, ttl };
-    let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, collections, timestamp, default_ttl_s })
+    let purpose = if assigned.rows.is_empty() { Purpose::Statics } else { Purpose::Rows };
+    let (partitions, rows) = conditions(&table, terms, &update.relations, purpose)?;
+    let target = Target { table, replicas, partitions, rows, timestamp };
+    Ok(assigned.set(target, false, ttl))
 }
 
 fn delete(
@@ -124,29 +130,130 @@ fn delete(
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &delete.table)?;
     let timestamp = timestamp(terms, delete.timestamp_us.as_ref())?;
-    let (mut columns, mut collections) = (Vec::new(), Vec::new());
+    let mut of_rows = (Vec::new(), Vec::new());
+    let mut of_statics = (Vec::new(), Vec::new());
     for Deletion { column: name, element } in &delete.columns {
-        let column = regular(&table, name, "DELETE")?;
+        let (place, column) = written(&table, name, "DELETE")?;
+        let (columns, elements) = match place {
+            ColumnRole::Static => &mut of_statics,
+            _ => &mut of_rows,
+        };
         match element {
-            Some(element) => collections.push(deletion_of(terms, column, element)?),
+            Some(element) => elements.push(deletion_of(terms, column, element)?),
             None => columns.push(column.number),
         }
     }
-    columns.sort_unstable();
-    columns.dedup();
-    let (purpose, action) = match delete.columns.is_empty() {
-        true => (Purpose::Ranges, Action::Remove),
-        false => (Purpose::Rows, Action::Clear(columns)),
+    let clear = |(mut columns, elements): (Vec<u16>, Vec<CollectionWrite>)| {
+        columns.sort_unstable();
+        columns.dedup();
+        let is_empty = columns.is_empty() && elements.is_empty();
+        (!is_empty).then_some((Action::Clear(columns), elements))
+    };
+    let (purpose, write, statics) = match (clear(of_rows), clear(of_statics)) {
+        (Some(rows), statics) => (Purpose::Rows, rows, statics),
+        (None, Some(statics)) => (Purpose::Statics, statics, None),
+        (None, None) => (Purpose::Ranges, (Action::Remove, Vec::new()), None),
     };
     let (partitions, rows) = conditions(&table, terms, &delete.relations, purpose)?;
-    let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, collections, timestamp, default_ttl_s })
+    let target = Target { table, replicas, partitions, rows, timestamp };
+    Ok(target.modify(write, statics))
+}
+
+/// The values that a statement assigns, of rows and of the static columns of their partitions.
+#[derive(Default)]
+struct Assigned {
+    rows: AssignedValues,
+    statics: AssignedValues,
+}
+
+#[derive(Default)]
+struct AssignedValues {
+    cells: Vec<(u16, Source)>,
+    collections: Vec<CollectionWrite>,
+}
+
+impl AssignedValues {
+    fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.collections.is_empty()
+    }
+
+    fn set(mut self, marks: bool, ttl: Option<Source>) -> Write {
+        self.cells.sort_by_key(|(number, _)| *number);
+        (Action::Set { marks, cells: self.cells, ttl }, self.collections)
+    }
+}
+
+impl Assigned {
+    fn of(&mut self, place: ColumnRole) -> &mut AssignedValues {
+        match place {
+            ColumnRole::Static => &mut self.statics,
+            _ => &mut self.rows,
+        }
+    }
+
+    /// The write of the values. If it has only static columns, it is one of the static columns.
+    fn set(self, target: Target, marks: bool, ttl: Option<Source>) -> Modify {
+        let Self { rows, statics } = self;
+        if statics.is_empty() {
+            return target.modify(rows.set(marks, ttl), None);
+        }
+        let statics = statics.set(false, ttl.clone());
+        match marks || !rows.is_empty() {
+            true => target.modify(rows.set(marks, ttl), Some(statics)),
+            false => target.modify(statics, None),
+        }
+    }
+}
+
+/// What a statement writes to.
+struct Target {
+    table: Arc<Table>,
+    replicas: Replicas,
+    partitions: Partitions,
+    rows: Rows,
+    timestamp: Option<Source>,
+}
+
+/// What it writes there.
+type Write = (Action, Vec<CollectionWrite>);
+
+impl Target {
+    /// A write of rows, and of the static columns of the same partitions.
+    fn modify(self, (action, collections): Write, statics: Option<Write>) -> Modify {
+        let statics = statics.map(|statics| {
+            let target = Self {
+                table: Arc::clone(&self.table),
+                replicas: self.replicas,
+                partitions: self.partitions.clone(),
+                rows: Rows::One(Vec::new()),
+                timestamp: self.timestamp.clone(),
+            };
+            Box::new(target.modify(statics, None))
+        });
+        let default_ttl_s = self.table.options.default_time_to_live_s();
+        let Self { table, replicas, partitions, rows, timestamp } = self;
+        Modify {
+            table,
+            replicas,
+            partitions,
+            rows,
+            action,
+            statics,
+            collections,
+            timestamp,
+            default_ttl_s,
+        }
+    }
 }
 
 /// A column that is not part of the key.
-fn regular<'t>(table: &'t Table, name: &str, part: &str) -> Result<&'t Column, Failure> {
+fn written<'t>(
+    table: &'t Table,
+    name: &str,
+    part: &str,
+) -> Result<(ColumnRole, &'t Column), Failure> {
     match find(table, name)? {
-        (ColumnRole::Regular, column) => Ok(column),
+        (place, column) if !place.is_key() => Ok((place, column)),
         _ if part == "DELETE" => Err(Failure::Invalid(format!(
             "Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"
         ))),

@@ -9,7 +9,7 @@ use super::terms::Terms;
 use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
-use crate::query::plan::{Item, Items, Partitions, Select, Source};
+use crate::query::plan::{Item, Items, Partitions, Rows, Select, Slices, Source, StaticRead};
 
 /// The columns of a result: name and type.
 pub(super) type Named = Vec<(String, Type)>;
@@ -32,6 +32,10 @@ pub(super) fn select(
         && matches!(items, Items::Columns(_));
     let columns = described(&table.keyspace, &table.name, &names);
     let (per_partition_limit, limit) = limits(terms, select)?;
+    let statics = (!table.statics.is_empty()).then(|| StaticRead {
+        joined: needs_statics(&table, &items),
+        alone: rows == Rows::Slices(Slices::default()),
+    });
     let calls = match &items {
         Items::Columns(items) => items.iter().any(|item| matches!(item, Item::Call(..))),
         Items::Count | Items::CountOf(_) => false,
@@ -45,12 +49,33 @@ pub(super) fn select(
         merged,
         distinct: select.distinct,
         cells: cells(&items),
+        statics,
         calls,
         items,
         per_partition_limit,
         limit,
         columns,
     })
+}
+
+/// Whether a selection has a static column, perhaps as an argument of a function.
+fn needs_statics(table: &Table, items: &Items) -> bool {
+    let is_static = |number: u16| table.statics.iter().any(|column| column.number == number);
+    fn of(item: &Item, is_static: &impl Fn(u16) -> bool) -> bool {
+        match item {
+            Item::Cell(number)
+            | Item::Collection(number, _)
+            | Item::WriteTime(number)
+            | Item::Ttl(number) => is_static(*number),
+            Item::Call(_, Some(argument)) => of(&argument.0, is_static),
+            Item::Partition(_) | Item::Clustering(_) | Item::Token | Item::Call(_, None) => false,
+        }
+    }
+    match items {
+        Items::Count => false,
+        Items::CountOf(number) => is_static(*number),
+        Items::Columns(items) => items.iter().any(|item| of(item, &is_static)),
+    }
 }
 
 /// The columns whose cells are needed; `None` if the result needs more than their cells.
@@ -104,7 +129,9 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
             SelectItem::CountRows => Some(Items::Count),
             SelectItem::Count(column) => {
                 Some(match find(table, column)? {
-                    (ColumnRole::Regular, column) => Items::CountOf(column.number),
+                    (ColumnRole::Regular | ColumnRole::Static, column) => {
+                        Items::CountOf(column.number)
+                    }
                     // Every row has its key.
                     (ColumnRole::Partition(_) | ColumnRole::Clustering(_), _) => Items::Count,
                 })
@@ -129,10 +156,10 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
 /// A selected item and its type.
 fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     let number = |name: &str, what: &str| match find(table, name)? {
-        (ColumnRole::Regular, column) if column.kind.is_multi_cell() => Err(Failure::Invalid(
+        (place, column) if !place.is_key() && column.kind.is_multi_cell() => Err(Failure::Invalid(
             format!("Cannot use selection function {what} on non-frozen collection {name}"),
         )),
-        (ColumnRole::Regular, column) => Ok(column.number),
+        (place, column) if !place.is_key() => Ok(column.number),
         _ => Err(Failure::Invalid(format!(
             "Cannot use selection function {what} on PRIMARY KEY part {name}"
         ))),
@@ -143,10 +170,10 @@ fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
             let item = match place {
                 ColumnRole::Partition(position) => Item::Partition(position),
                 ColumnRole::Clustering(position) => Item::Clustering(position),
-                ColumnRole::Regular if column.kind.is_multi_cell() => {
+                ColumnRole::Regular | ColumnRole::Static if column.kind.is_multi_cell() => {
                     Item::Collection(column.number, column.kind.clone())
                 }
-                ColumnRole::Regular => Item::Cell(column.number),
+                ColumnRole::Regular | ColumnRole::Static => Item::Cell(column.number),
             };
             (item, column.kind.clone())
         }
@@ -199,7 +226,14 @@ fn check_distinct(table: &Table, select: &statement::Select, items: &Items) -> R
     let Items::Columns(items) = items else {
         return Err(Failure::invalid("SELECT DISTINCT with count is not supported"));
     };
-    if items.iter().any(|item| !matches!(item, Item::Partition(_) | Item::Token)) {
+    let fits = |item: &Item| match item {
+        Item::Partition(_) | Item::Token => true,
+        Item::Cell(number) | Item::Collection(number, _) => {
+            table.statics.iter().any(|column| column.number == *number)
+        }
+        _ => false,
+    };
+    if !items.iter().all(fits) {
         return Err(Failure::invalid(
             "SELECT DISTINCT queries must only request partition key columns and/or static columns",
         ));

@@ -10,6 +10,7 @@
 //! before LIMIT applies.
 
 mod project;
+mod statics;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::query::plan::{Items, Plan, Prepared, Select};
 use crate::query::ring::owner;
 use project::has_value;
 pub(crate) use project::{key_component, put_row};
+use statics::StaticRow;
 
 /// Rows and partitions that one step looks at, so that other clients are not held up for long.
 const STEP_ROWS: u32 = 1024;
@@ -81,6 +83,8 @@ pub(crate) struct ReadTask {
     target: ReadTarget,
     options: ReadOptions,
     page: ResultPage,
+    /// The static columns of the partition that is being read, if the table has any.
+    statics: Option<StaticRow>,
     /// The task's position when it last waited for blocks.
     waited_at: Option<(u64, Position)>,
     /// Whether it has waited for blocks from the disk.
@@ -170,6 +174,7 @@ impl ReadTask {
             target,
             options,
             page,
+            statics: None,
             waited_at: None,
             from_disk: false,
         })
@@ -183,7 +188,7 @@ impl ReadTask {
         (here, shards): (usize, usize),
     ) -> Result<Step, ReadError> {
         let Plan::Select(select) = &self.prepared.plan else { return Ok(Step::Answer) };
-        let Self { target, options, page, .. } = self;
+        let Self { target, options, page, statics, .. } = self;
         match target {
             ReadTarget::Row { key, clustering } => {
                 let PartitionKey { token, key } = key;
@@ -214,6 +219,12 @@ impl ReadTask {
                     }
                     let after = page.after(key);
                     let PartitionKey { token, key } = key;
+                    let partition = (select.table.store, *token, &key[..]);
+                    if select.reads_statics()
+                        && !statics::load(statics, store, pins, partition, options.now_s)?
+                    {
+                        return Ok(Step::Missing);
+                    }
                     let read = PartitionRead {
                         table: select.table.store,
                         token: *token,
@@ -225,7 +236,7 @@ impl ReadTask {
                     };
                     let mut walk = Next::Row;
                     let end = store.read(&read, pins, |row| {
-                        walk = page.take(select, options, &row);
+                        walk = page.take_joined(select, options, &row, statics.as_ref());
                         steps = steps.saturating_sub(1);
                         match walk {
                             Next::Row if steps > 0 => ControlFlow::Continue(()),
@@ -236,14 +247,22 @@ impl ReadTask {
                         (End::Missing, _) => return Ok(Step::Missing),
                         (End::Stopped, Next::Stop) => return Ok(Step::Answer),
                         (End::Stopped, Next::Row) | (End::Paused, _) => return Ok(Step::Yield),
-                        (End::Done, _) | (End::Stopped, Next::Partition) => *at += 1,
+                        (End::Done, _) | (End::Stopped, Next::Partition) => {}
                     }
+                    if page.take_alone(select, options, statics.as_ref()) == Next::Stop {
+                        return Ok(Step::Answer);
+                    }
+                    *at += 1;
                     steps = steps.saturating_sub(1);
                     if steps == 0 && *at < keys.len() {
                         return Ok(Step::Yield);
                     }
                 }
                 Ok(Step::Answer)
+            }
+            ReadTarget::Ring(scan) if select.reads_statics() => {
+                let shard = (here, shards);
+                statics::scan((scan, statics), (select, options), page, (store, pins), shard)
             }
             ReadTarget::Ring(scan) => {
                 let end = store.scan(scan, pins, |row| match page.take(select, options, &row) {

@@ -46,6 +46,8 @@ pub(crate) fn put_row(
                 let composite = table.partition.len() > 1;
                 put_bytes(out, key_component(row.key, composite, *index));
             }
+            // The row has only static columns.
+            Item::Clustering(_) if row.clustering.is_empty() => put_bytes(out, None),
             Item::Clustering(index) => {
                 put_bytes_with(out, |out| put_clustering(out, table, row.clustering, *index));
             }
@@ -61,6 +63,7 @@ fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &CallContext)) ->
         Item::Partition(index) => {
             key_component(row.key, table.partition.len() > 1, *index).map(<[u8]>::to_vec)
         }
+        Item::Clustering(_) if row.clustering.is_empty() => None,
         Item::Clustering(index) => {
             let mut out = Vec::new();
             put_clustering(&mut out, table, row.clustering, *index);

@@ -64,11 +64,14 @@ pub(crate) fn rows(table: &SystemTable, catalog: &Catalog, node: &Node) -> Vec<V
                 let parts = [
                     (ColumnKind::PartitionKey, &table.partition),
                     (ColumnKind::Clustering, &table.clustering),
+                    (ColumnKind::Static, &table.statics),
                     (ColumnKind::Regular, &table.regular),
                 ];
                 for (kind, columns) in parts {
                     for (position, column) in (0..).zip(columns) {
-                        let position = if kind == ColumnKind::Regular { -1 } else { position };
+                        let is_key =
+                            matches!(kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
+                        let position = if is_key { position } else { -1 };
                         rows.push(fill(&|name| column_field(name, table, column, kind, position)));
                     }
                 }
@@ -111,6 +114,7 @@ pub(crate) fn table_of_system(table: &SystemTable) -> Table {
         store: 0,
         partition: columns(ColumnKind::PartitionKey),
         clustering: columns(ColumnKind::Clustering),
+        statics: columns(ColumnKind::Static),
         regular: columns(ColumnKind::Regular),
         options: TableOptions::default(),
     }

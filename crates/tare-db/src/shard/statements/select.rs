@@ -11,7 +11,7 @@ use tare_cql::wire::Consistency;
 use tare_store::{End, Pins, RowRead};
 
 use crate::node::metrics::Operation;
-use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, after};
+use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, after, without_static_row};
 use crate::query::failure::Failure;
 use crate::query::paging_state::PagingState;
 use crate::query::plan::{Items, Partitions, Prepared, Rows, Select};
@@ -43,6 +43,7 @@ impl Shard {
         let options = self.read_options(select, bound, settings)?;
         if let (Partitions::One(key_sources), Rows::One(row_sources), None) =
             (&select.partitions, &select.rows, settings.paging_state)
+            && !select.reads_statics()
         {
             let mut key = std::mem::take(&mut self.scratch.key);
             let mut clustering = std::mem::take(&mut self.scratch.clustering);
@@ -123,7 +124,7 @@ impl Shard {
                 None => Vec::new(),
             },
         };
-        let slices: Vec<OwnedSlice> = match &select.rows {
+        let mut slices: Vec<OwnedSlice> = match &select.rows {
             Rows::One(sources) => {
                 let mut clustering = Vec::new();
                 bound.clustering(&mut clustering, sources, table)?;
@@ -131,6 +132,9 @@ impl Shard {
             }
             Rows::Slices(slices) => bound.slices(slices, table)?,
         };
+        if !table.statics.is_empty() {
+            without_static_row(&mut slices);
+        }
         Ok(ReadTarget::Partitions { keys, at: 0, slices })
     }
 

@@ -18,10 +18,10 @@ use tare_store::{Change, Mutation, RangeTombstone, Ticket};
 
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
-use crate::query::bind::{BoundValues, PartitionKey};
+use crate::query::bind::{BoundValues, PartitionKey, without_static_row};
 use crate::query::failure::Failure;
 use crate::query::options::TTL_MAX_S;
-use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Source};
+use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Slices, Source};
 use crate::query::read_task::Origin;
 use crate::query::ring::owner;
 use crate::query::warning::Warnings;
@@ -72,8 +72,8 @@ impl Shard {
     ) -> Result<(), Failure> {
         check_consistency(modify, settings)?;
         let stamp = self.stamp(modify, None, bound, settings)?;
-        let (Partitions::One(key_sources), Rows::One(row_sources)) =
-            (&modify.partitions, &modify.rows)
+        let (Partitions::One(key_sources), Rows::One(row_sources), None) =
+            (&modify.partitions, &modify.rows, &modify.statics)
         else {
             let mut payloads = ShardPayloads::default();
             self.collect(&mut payloads, modify, bound, stamp)?;
@@ -212,6 +212,9 @@ impl Shard {
         bound: &BoundValues<'_>,
         stamp: WriteTime,
     ) -> Result<(), Failure> {
+        if let Some(statics) = &modify.statics {
+            self.collect(payloads, statics, bound, stamp)?;
+        }
         let table = &modify.table;
         let keys = match &modify.partitions {
             Partitions::One(sources) => {
@@ -231,7 +234,14 @@ impl Shard {
                 bound.clustering(&mut clustering, sources, table)?;
                 (vec![clustering], Vec::new())
             }
-            (Rows::Slices(slices), Action::Remove) => (Vec::new(), bound.slices(slices, table)?),
+            (Rows::Slices(slices), Action::Remove) => {
+                let mut ranges = bound.slices(slices, table)?;
+                // Only the deletion of a whole partition deletes its static columns.
+                if !table.statics.is_empty() && *slices != Slices::default() {
+                    without_static_row(&mut ranges);
+                }
+                (Vec::new(), ranges)
+            }
             // The planner has checked that the keys are whole.
             (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
         };
