@@ -275,7 +275,7 @@ def check_errors(session):
         "indexes": "CREATE INDEX ON scalars (c_int)",
         "views": "CREATE MATERIALIZED VIEW v AS SELECT * FROM scalars WHERE id IS NOT NULL PRIMARY KEY (id)",
         "lightweight transactions": "INSERT INTO scalars (id) VALUES (1) IF NOT EXISTS",
-        "filtering": "SELECT * FROM scalars WHERE c_int = 1 ALLOW FILTERING",
+        "filtering without ALLOW FILTERING": "SELECT * FROM scalars WHERE c_int = 1",
     }
     for what, statement in refused.items():
         refuse = lambda statement=statement: session.execute(statement)

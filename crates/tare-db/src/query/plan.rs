@@ -7,7 +7,7 @@ use tare_cql::response::EncodedColumns;
 use tare_cql::statement::{Comparison, Function, Statement};
 use tare_cql::types::Type;
 
-use crate::query::catalog::Table;
+use crate::query::catalog::{Column, Table};
 use crate::query::replication::Replicas;
 
 /// A prepared statement.
@@ -183,6 +183,8 @@ pub(crate) struct Select {
     pub(crate) replicas: Replicas,
     pub(crate) partitions: Partitions,
     pub(crate) rows: Rows,
+    /// What a row must satisfy besides, so that it is no part of the result otherwise.
+    pub(crate) filters: Vec<Filter<Item>>,
     /// The rows of a partition come in descending order of their clustering keys.
     pub(crate) reversed: bool,
     /// The rows of several partitions come in one order, so that all of them have to be read first.
@@ -231,27 +233,30 @@ pub(crate) enum Item {
 #[derive(Debug)]
 pub(crate) struct SystemSelect {
     pub(crate) table: &'static tare_cql::system_schema::SystemTable,
-    pub(crate) filters: Vec<Filter>,
+    /// Conditions on columns by their positions.
+    pub(crate) filters: Vec<Filter<usize>>,
     pub(crate) distinct: bool,
     pub(crate) items: SystemItems,
     pub(crate) limit: Option<Source>,
     pub(crate) columns: EncodedColumns,
 }
 
-/// A condition on a column of a system table. The column is known by its position.
+/// A condition on the values of some columns of a row, which are compared in their order. A row
+/// that lacks one of the values does not satisfy it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(crate) column: usize,
-    pub(crate) kind: Type,
+pub(crate) struct Filter<Place> {
+    /// Where a row has the values.
+    pub(crate) places: Vec<Place>,
+    /// The columns of these values, all of them ascending.
+    pub(crate) columns: Vec<Column>,
     pub(crate) test: FilterTest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FilterTest {
-    Compare(Comparison, Source),
-    In(Vec<Source>),
-    /// A marker that is bound to a list.
-    InMarker(Source),
+    /// `=` and IN.
+    Any(KeyCondition),
+    Compare(Comparison, Tuple),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -124,6 +124,55 @@ struct Query {
     selection: usize,
     /// `token(k) > token(x)`
     token_above: Option<i32>,
+    /// What rows must satisfy besides; the query has ALLOW FILTERING.
+    filter: Option<Filter>,
+}
+
+/// A condition that the order of the keys does not serve.
+#[derive(Clone, Copy, Debug)]
+enum Filter {
+    /// A value in the column `v` or `w`, compared as by the sign.
+    Value(usize, &'static str, i32),
+    /// `d >= x`
+    Text(&'static str),
+    /// `k < x AND c = y`
+    Keys(i32, i32),
+}
+
+impl Filter {
+    fn holds(self, (k, c, d): Key, values: [Option<i32>; VALUES]) -> bool {
+        match self {
+            Self::Value(column, sign, wanted) => values[column].is_some_and(|value| match sign {
+                "=" => value == wanted,
+                "<" => value < wanted,
+                _ => value >= wanted,
+            }),
+            Self::Text(wanted) => d >= wanted,
+            Self::Keys(below, wanted) => k < below && c == wanted,
+        }
+    }
+
+    fn condition(self) -> String {
+        match self {
+            Self::Value(column, sign, wanted) => {
+                format!("{} {sign} {wanted}", column_name(column))
+            }
+            Self::Text(wanted) => format!("d >= '{wanted}'"),
+            Self::Keys(below, wanted) => format!("k < {below} AND c = {wanted}"),
+        }
+    }
+
+    /// Whether a query may have the filter beside its other conditions.
+    fn fits(self, keys: bool, token: bool, target: Target) -> bool {
+        match self {
+            Self::Value(..) => true,
+            // These restrict no column twice.
+            Self::Text(_) => {
+                matches!(target, Target::Partition | Target::Column(_) | Target::Slice(..))
+            }
+            Self::Keys(..) => !keys && !token && matches!(target, Target::Partition),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -243,6 +292,7 @@ impl Model {
         for k in keys {
             let mut rows = self.partition(k);
             rows.retain(|(key, _)| query.target.holds(*key));
+            rows.retain(|(key, values)| query.filter.is_none_or(|f| f.holds(*key, *values)));
             if query.reversed {
                 rows.reverse();
             }
@@ -291,6 +341,10 @@ impl Query {
             }
         }
         text.push_str(&self.target.condition());
+        if let Some(filter) = self.filter {
+            let word = if text.contains("WHERE") { "AND" } else { "WHERE" };
+            let _ = write!(text, " {word} {}", filter.condition());
+        }
         if self.reversed {
             text.push_str(" ORDER BY c ASC");
         }
@@ -300,8 +354,20 @@ impl Query {
         if let Some(limit) = self.limit {
             let _ = write!(text, " LIMIT {limit}");
         }
+        if self.filter.is_some() {
+            text.push_str(" ALLOW FILTERING");
+        }
         text
     }
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let sign = prop::sample::select(vec!["=", "<", ">="]);
+    prop_oneof![
+        (0..VALUES, sign, 0..3).prop_map(|(column, sign, x)| Filter::Value(column, sign, x)),
+        text().prop_map(Filter::Text),
+        (0..5, 0..4).prop_map(|(below, c)| Filter::Keys(below, c)),
+    ]
 }
 
 fn text() -> impl Strategy<Value = &'static str> {
@@ -344,7 +410,8 @@ fn query() -> impl Strategy<Value = Query> {
     let keys = prop::option::weighted(0.7, prop::collection::vec(0..5, 1..4));
     let some = || prop::option::weighted(0.3, 1..6_usize);
     let flags = (any::<bool>(), prop::bool::weighted(0.2));
-    let more = (prop::option::of(0..5), 0..SELECTIONS.len());
+    let filter = prop::option::weighted(0.3, filter());
+    let more = (prop::option::of(0..5), 0..SELECTIONS.len(), filter);
     (keys, target(), some(), some(), 1..6, flags, more).prop_map(
         |(
             keys,
@@ -353,11 +420,13 @@ fn query() -> impl Strategy<Value = Query> {
             limit,
             page_size,
             (reversed, distinct),
-            (token_above, selection),
+            (token_above, selection, filter),
         )| {
             // Without a partition there are no conditions on its rows.
             let target = if keys.is_none() || distinct { Target::Partition } else { target };
             let reversed = reversed && keys.is_some() && !distinct;
+            let token = keys.is_none() && token_above.is_some();
+            let filter = filter.filter(|f| !distinct && f.fits(keys.is_some(), token, target));
             Query {
                 keys,
                 target,
@@ -368,6 +437,7 @@ fn query() -> impl Strategy<Value = Query> {
                 distinct,
                 selection,
                 token_above,
+                filter,
             }
         },
     )

@@ -3,6 +3,7 @@
 //! where it has one.
 
 mod conditions;
+mod filtering;
 mod modify;
 mod select;
 mod system;

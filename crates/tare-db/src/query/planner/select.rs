@@ -6,10 +6,10 @@ use tare_cql::types::Type;
 
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
-use super::{ColumnRole, Scope, data_table, find};
-use crate::query::catalog::Table;
+use super::{ColumnRole, Scope, data_table, filtering, find};
+use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
-use crate::query::plan::{Item, Items, Partitions, Select, Source};
+use crate::query::plan::{Filter, Item, Items, Partitions, Select, Source};
 
 /// The columns of a result: name and type.
 pub(super) type Named = Vec<(String, Type)>;
@@ -24,8 +24,19 @@ pub(super) fn select(
     if select.distinct {
         check_distinct(&table, select, &items)?;
     }
-    let purpose = Purpose::Select { allow_filtering: select.allow_filtering };
-    let (partitions, rows) = conditions(&table, terms, &select.relations, purpose)?;
+    let (partitions, rows, filters) = match select.allow_filtering {
+        true => filtering::conditions(&table, terms, &select.relations)?,
+        false => {
+            let (partitions, rows) = conditions(&table, terms, &select.relations, Purpose::Select)?;
+            (partitions, rows, Vec::new())
+        }
+    };
+    if select.distinct && filters.iter().any(needs_row) {
+        return Err(Failure::invalid(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or \
+             static columns.",
+        ));
+    }
     let reversed = is_reversed(&table, select, &partitions)?;
     let merged = !select.order_by.is_empty()
         && matches!(partitions, Partitions::Some(_))
@@ -41,6 +52,7 @@ pub(super) fn select(
         replicas,
         partitions,
         rows,
+        filters,
         reversed,
         merged,
         distinct: select.distinct,
@@ -125,6 +137,20 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
     Ok((Items::Columns(items), names))
 }
 
+/// The value of a column.
+pub(super) fn value_of(role: ColumnRole, column: &Column) -> Item {
+    match role {
+        ColumnRole::Partition(position) => Item::Partition(position),
+        ColumnRole::Clustering(position) => Item::Clustering(position),
+        ColumnRole::Regular => Item::Cell(column.number),
+    }
+}
+
+/// Whether a condition is on more than the partition key.
+fn needs_row(filter: &Filter<Item>) -> bool {
+    filter.places.iter().any(|place| !matches!(place, Item::Partition(_)))
+}
+
 /// A selected item and its type.
 fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     let number = |name: &str, what: &str| match find(table, name)? {
@@ -135,13 +161,8 @@ fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     };
     Ok(match item {
         SelectItem::Column(name) => {
-            let (place, column) = find(table, name)?;
-            let item = match place {
-                ColumnRole::Partition(position) => Item::Partition(position),
-                ColumnRole::Clustering(position) => Item::Clustering(position),
-                ColumnRole::Regular => Item::Cell(column.number),
-            };
-            (item, column.kind.clone())
+            let (role, column) = find(table, name)?;
+            (value_of(role, column), column.kind.clone())
         }
         SelectItem::WriteTime(name) => (Item::WriteTime(number(name, "writeTime")?), Type::Bigint),
         SelectItem::Ttl(name) => (Item::Ttl(number(name, "ttl")?), Type::Int),

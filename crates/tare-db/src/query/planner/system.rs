@@ -1,15 +1,17 @@
 //! Plans SELECT from system tables. The server computes their few rows, so that a statement may
 //! restrict any column.
 
-use tare_cql::statement::{self, SelectItem, Selection, Subject, Test};
+use tare_cql::statement::{self, SelectItem, Selection, Subject};
 use tare_cql::system_schema::{ColumnKind, SystemTable};
 use tare_cql::types::Type;
 
+use super::filtering::filter;
 use super::select::{Named, argument, described, limits};
 use super::terms::Terms;
 use super::undefined;
+use crate::query::catalog::Column;
 use crate::query::failure::Failure;
-use crate::query::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
+use crate::query::plan::{SystemItem, SystemItems, SystemSelect};
 
 pub(super) fn select(
     table: &'static SystemTable,
@@ -24,21 +26,9 @@ pub(super) fn select(
                 relation.subject
             )));
         };
-        let (column, kind) = find(table, name)?;
-        let test = match &relation.test {
-            Test::Compare(comparison, term) => {
-                FilterTest::Compare(*comparison, terms.source(term, name, &kind)?)
-            }
-            Test::In(list) => {
-                let sources = list.iter().map(|term| terms.source(term, name, &kind));
-                FilterTest::In(sources.collect::<Result<_, _>>()?)
-            }
-            Test::InMarker(position) => {
-                let list = Type::List(Box::new(kind.clone()));
-                FilterTest::InMarker(terms.marker(*position, &format!("in({name})"), list)?)
-            }
-        };
-        filters.push(Filter { column, kind, test });
+        let (position, kind) = find(table, name)?;
+        let column = Column { name: name.clone(), kind, number: 0, descending: false };
+        filters.push(filter(terms, vec![position], vec![column], relation)?);
     }
     if !select.order_by.is_empty() {
         return Err(Failure::invalid("ORDER BY is not supported in tables of the system"));

@@ -23,8 +23,9 @@ use crate::net::reactor::ConnId;
 use crate::query::bind::{OwnedSlice, PartitionKey};
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
+use crate::query::filter::BoundTest;
 use crate::query::paging_state::PagingState;
-use crate::query::plan::{Items, Plan, Prepared, Select};
+use crate::query::plan::{Item, Items, Plan, Prepared, Select};
 use crate::query::ring::owner;
 use project::has_value;
 pub(crate) use project::{key_component, put_row};
@@ -35,6 +36,10 @@ const STEP_ROWS: u32 = 1024;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of cells in an answer to a client that does not ask for pages.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Rows, and bytes of them, that a page of a filtering read looks at. It may then have fewer rows
+/// than the client asked for, even none.
+const FILTERED_ROWS_MAX: u64 = 1 << 16;
+const FILTERED_BYTES_MAX: usize = 16 << 20;
 
 /// The client that an answer goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +84,8 @@ pub(crate) struct ReadTask {
     pub(crate) begun_ns: u64,
     prepared: Arc<Prepared>,
     target: ReadTarget,
+    /// The tests of the statement's filters, in their order.
+    tests: Vec<BoundTest>,
     options: ReadOptions,
     page: ResultPage,
     /// The task's position when it last waited for blocks.
@@ -110,8 +117,9 @@ struct ResultPage {
     merging_bytes: usize,
     /// Number of rows that were found or counted.
     rows: u64,
-    /// Number of rows that were looked at.
+    /// Number of rows that were looked at, and their bytes if the read filters.
     seen: u64,
+    seen_bytes: usize,
     /// The last of them. Its `left` is that of the request until the answer is written.
     last: Option<PagingState>,
     /// Whether more rows follow.
@@ -168,11 +176,17 @@ impl ReadTask {
             begun_ns: 0,
             prepared,
             target,
+            tests: Vec::new(),
             options,
             page,
             waited_at: None,
             from_disk: false,
         })
+    }
+
+    /// The same task with the tests of the statement's filters.
+    pub(crate) fn with_tests(self, tests: Vec<BoundTest>) -> Self {
+        Self { tests, ..self }
     }
 
     /// Reads on at the shard `here`, as far as it can.
@@ -183,7 +197,7 @@ impl ReadTask {
         (here, shards): (usize, usize),
     ) -> Result<Step, ReadError> {
         let Plan::Select(select) = &self.prepared.plan else { return Ok(Step::Answer) };
-        let Self { target, options, page, .. } = self;
+        let Self { target, tests, options, page, .. } = self;
         match target {
             ReadTarget::Row { key, clustering } => {
                 let PartitionKey { token, key } = key;
@@ -225,7 +239,7 @@ impl ReadTask {
                     };
                     let mut walk = Next::Row;
                     let end = store.read(&read, pins, |row| {
-                        walk = page.take(select, options, &row);
+                        walk = page.take((select, tests), options, &row);
                         steps = steps.saturating_sub(1);
                         match walk {
                             Next::Row if steps > 0 => ControlFlow::Continue(()),
@@ -246,11 +260,8 @@ impl ReadTask {
                 Ok(Step::Answer)
             }
             ReadTarget::Ring(scan) => {
-                let end = store.scan(scan, pins, |row| match page.take(select, options, &row) {
-                    Next::Row => Next::Row,
-                    Next::Partition => Next::Partition,
-                    Next::Stop => Next::Stop,
-                })?;
+                let end =
+                    store.scan(scan, pins, |row| page.take((select, tests), options, &row))?;
                 Ok(match end {
                     End::Missing => Step::Missing,
                     End::Paused => Step::Yield,
@@ -328,7 +339,7 @@ impl ResultPage {
     /// The clustering key in a partition after which the read goes on.
     fn after(&self, key: &PartitionKey) -> Option<Vec<u8>> {
         let last = self.last.as_ref()?;
-        (last.key == key.key && last.in_partition > 0).then(|| last.clustering.clone())
+        (last.key == key.key).then(|| last.clustering.clone())
     }
 
     /// Sorts the rows of several partitions and keeps the first `rows_max`. Rows with equal
@@ -368,28 +379,53 @@ impl ResultPage {
         }
     }
 
-    /// Takes a row unless a limit excludes it. Returns where the walk goes next.
-    fn take(&mut self, select: &Select, options: &ReadOptions, row: &Row<'_>) -> Next {
-        self.seen += 1;
+    /// Whether a page of a filtering read has looked at as much as it may.
+    fn has_filtered_enough(&self) -> bool {
+        self.seen_bytes > 0
+            && (self.seen >= FILTERED_ROWS_MAX || self.seen_bytes >= FILTERED_BYTES_MAX)
+    }
+
+    /// Takes a row unless a limit or a filter excludes it. Returns where the walk goes next.
+    fn take(
+        &mut self,
+        (select, tests): (&Select, &[BoundTest]),
+        options: &ReadOptions,
+        row: &Row<'_>,
+    ) -> Next {
+        let enough = options.is_paged && self.has_filtered_enough();
         let last = self.last.get_or_insert_default();
-        let is_same = last.in_partition > 0 && last.token == row.token && last.key == row.key;
+        // A key is never empty, as that of no row yet is.
+        let is_same = last.token == row.token && last.key == row.key;
         if is_same && last.in_partition >= options.per_partition_rows {
             return Next::Partition;
         }
         let bytes_max = if options.is_paged { PAGE_BYTES_MAX } else { ANSWER_BYTES_MAX };
-        if self.rows >= options.page_rows || self.cells.len() + self.merging_bytes >= bytes_max {
+        let full = self.rows >= options.page_rows
+            || self.cells.len() + self.merging_bytes >= bytes_max
+            || enough;
+        if full {
             self.more = true;
             return Next::Stop;
         }
+        self.seen += 1;
         if !is_same {
             last.token = row.token;
             last.key.clear();
             last.key.extend_from_slice(row.key);
             last.in_partition = 0;
         }
-        last.in_partition += 1;
         last.clustering.clear();
         last.clustering.extend_from_slice(row.clustering);
+        if !tests.is_empty() {
+            self.seen_bytes += row.key.len() + row.clustering.len() + row.cells.len();
+            let now = (options.now_s, &options.call_context);
+            let value = |item: &Item| project::value(item, &select.table, row, now);
+            let mut filters = select.filters.iter().zip(tests);
+            if !filters.all(|(filter, test)| filter.accepts(test, value)) {
+                return Next::Row;
+            }
+        }
+        last.in_partition += 1;
         match &select.items {
             Items::Count => self.rows += 1,
             Items::CountOf(number) => self.rows += u64::from(has_value(*number, row)),

@@ -62,8 +62,10 @@ impl Shard {
             after.as_ref().map_or(options.rows_left, |after| after.left.min(options.rows_left));
         let options = ReadOptions { rows_left, ..options };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
+        let tests = select.filters.iter().map(|filter| bound.filter(filter));
+        let tests = tests.collect::<Result<_, _>>()?;
         let task = ReadTask::new(origin, Arc::clone(prepared), target, options, after)?;
-        self.start(conn, task)
+        self.start(conn, task.with_tests(tests))
     }
 
     fn read_options(
