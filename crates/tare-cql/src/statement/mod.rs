@@ -6,6 +6,7 @@
 //! name with `ParseError::Unsupported`, which a server answers as an invalid request;
 //! `ParseError::Syntax` has Cassandra's wording.
 
+mod condition;
 pub mod function;
 mod lexer;
 mod parser;
@@ -13,6 +14,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+pub use condition::{ColumnCondition, ColumnTest, Condition};
 pub use function::Function;
 pub use parser::quoted;
 pub use schema::{
@@ -131,6 +133,8 @@ pub struct Insert {
     /// One value for each column.
     pub values: Vec<Term>,
     pub using: Using,
+    /// `IF NOT EXISTS` or none.
+    pub condition: Option<Condition>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -140,6 +144,7 @@ pub struct Update {
     /// `SET column = value, ...`
     pub assignments: Vec<(String, Term)>,
     pub relations: Vec<Relation>,
+    pub condition: Option<Condition>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -149,6 +154,7 @@ pub struct Delete {
     pub columns: Vec<String>,
     pub timestamp_us: Option<Term>,
     pub relations: Vec<Relation>,
+    pub condition: Option<Condition>,
 }
 
 /// `BEGIN [UNLOGGED] BATCH ... APPLY BATCH`
@@ -265,6 +271,19 @@ pub enum Comparison {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+}
+
+impl Comparison {
+    /// How CQL writes it.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
 }
 
 /// A value in the text, or the position of one that comes with the request.

@@ -330,9 +330,14 @@ fn errors_name_the_position_or_the_feature() {
         ("UPDATE t SET c[1] = 2 WHERE k = 1", "assignments to parts of a column are not supported"),
         ("DELETE c[1] FROM t WHERE k = 1", "deletions of parts of a column are not supported"),
         (
-            "UPDATE t SET c = 1 WHERE k = 1 IF EXISTS",
-            "lightweight transactions (IF) are not supported",
+            "UPDATE t SET c = 1 WHERE k = 1 IF c[0] = 1",
+            "conditions on parts of a column are not supported",
         ),
+        (
+            "INSERT INTO t (a) VALUES (1) IF EXISTS",
+            "line 1:32 mismatched input 'EXISTS' expecting not",
+        ),
+        ("DELETE FROM t WHERE k = 1 IF c", "line 1:30 no viable alternative at input '<EOF>'"),
         ("ALTER TABLE t DROP a", "ALTER TABLE DROP statements are not supported"),
         ("SELECT JSON * FROM t", "SELECT JSON statements are not supported"),
         ("SELECT CAST(a AS text) FROM t", "casts are not supported"),
@@ -341,10 +346,6 @@ fn errors_name_the_position_or_the_feature() {
         ("CREATE TABLE t (a int PRIMARY KEY, s int static)", "static columns are not supported"),
         ("CREATE MATERIALIZED VIEW v AS SELECT", "materialized views are not supported"),
         ("CREATE INDEX ON t (a)", "indexes are not supported"),
-        (
-            "INSERT INTO t (a) VALUES (1) IF NOT EXISTS",
-            "lightweight transactions (IF NOT EXISTS) are not supported",
-        ),
         ("INSERT INTO t (a) VALUES (f())", "calls of f() are not supported"),
         ("INSERT INTO t (a) VALUES ([?])", "bind markers within collections are not supported"),
         ("SELECT * FROM t WHERE k CONTAINS 1", "relations with CONTAINS are not supported"),
@@ -352,6 +353,35 @@ fn errors_name_the_position_or_the_feature() {
     ] {
         assert_eq!(parse(text).unwrap_err().to_string(), message, "{text}");
     }
+}
+
+#[test]
+fn conditions_of_lightweight_transactions() {
+    let condition = |text: &str| match modify(text) {
+        Modify::Insert(insert) => insert.condition,
+        Modify::Update(update) => update.condition,
+        Modify::Delete(delete) => delete.condition,
+    };
+    let insert = "INSERT INTO t (a) VALUES (1)";
+    assert_eq!(condition(insert), None);
+    let not_exists = Some(Condition::NotExists);
+    assert_eq!(condition(&format!("{insert} IF NOT EXISTS")), not_exists);
+    assert_eq!(condition(&format!("{insert} IF NOT EXISTS USING TTL 5")), not_exists);
+    assert_eq!(condition("DELETE FROM t WHERE k = 1 IF EXISTS"), Some(Condition::Exists));
+    let compared = |comparison, term| ColumnTest::Is(Test::Compare(comparison, term));
+    let column = |column: &str, test| ColumnCondition { column: column.into(), test };
+    assert_eq!(
+        condition(
+            "UPDATE t SET a = 1 WHERE k = 1 IF b = ? AND b != 2 AND \"C\" >= 3 AND d IN (4) AND e IN ?"
+        ),
+        Some(Condition::Columns(vec![
+            column("b", compared(Comparison::Equal, Term::Marker(0))),
+            column("b", ColumnTest::IsNot(integer(2))),
+            column("C", compared(Comparison::GreaterOrEqual, integer(3))),
+            column("d", ColumnTest::Is(Test::In(vec![integer(4)]))),
+            column("e", ColumnTest::Is(Test::InMarker(1))),
+        ]))
+    );
 }
 
 fn is_nested_too_deep(text: &str) -> bool {

@@ -2,6 +2,7 @@
 
 pub(crate) mod bind;
 pub(crate) mod catalog;
+pub(crate) mod conditional;
 pub(crate) mod describe;
 pub(crate) mod failure;
 pub(crate) mod filter;

@@ -30,6 +30,7 @@ pub(crate) struct Prepared {
 pub(crate) enum Plan {
     Modify(Modify),
     Batch(Batch),
+    Conditional(Conditional),
     Select(Select),
     System(SystemSelect),
     /// A statement that runs from its text (a change of the schema, USE, TRUNCATE, DESCRIBE), and
@@ -43,7 +44,8 @@ impl Plan {
         match self {
             Self::Select(select) => Some(&select.columns),
             Self::System(select) => Some(&select.columns),
-            Self::Modify(_) | Self::Batch(_) | Self::Other(..) => None,
+            // The columns of a conditional write depend on its outcome.
+            Self::Modify(_) | Self::Batch(_) | Self::Conditional(_) | Self::Other(..) => None,
         }
     }
 }
@@ -175,6 +177,38 @@ pub(crate) struct Batch {
     pub(crate) unlogged: bool,
     pub(crate) timestamp: Option<Source>,
     pub(crate) statements: Vec<Modify>,
+}
+
+/// Writes to one partition of which some have conditions: a statement, or a batch.
+#[derive(Debug)]
+pub(crate) struct Conditional {
+    pub(crate) is_batch: bool,
+    pub(crate) statements: Vec<(Modify, Option<Condition>)>,
+}
+
+/// What must hold for a row that a write names by its whole key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Exists,
+    NotExists,
+    Columns(Vec<ColumnCondition>),
+}
+
+/// A condition on the value of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnCondition {
+    pub(crate) column: Column,
+    pub(crate) test: ConditionTest,
+}
+
+/// A test of a value that may be null, as the values that it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConditionTest {
+    Compare(Comparison, Source),
+    NotEqual(Source),
+    In(Vec<Source>),
+    /// A marker that is bound to a list.
+    InMarker(Source),
 }
 
 #[derive(Debug)]

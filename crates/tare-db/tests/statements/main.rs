@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod conditional;
 mod filtering;
 mod model;
 mod server;

@@ -180,6 +180,76 @@ enum Step {
     Write(Stamped),
     Batch(Vec<Stamped>),
     Query(Query),
+    Conditional(Conditional),
+}
+
+/// A write that is applied if its condition holds.
+#[derive(Clone, Debug)]
+struct Conditional {
+    change: Change,
+    /// Without a value the condition is that the row exists, or not if the change is an INSERT.
+    value: Option<(usize, Option<i32>)>,
+}
+
+impl Conditional {
+    fn key(&self) -> Key {
+        match &self.change {
+            Change::Insert { key, .. } | Change::Update { key, .. } | Change::Clear { key, .. } => {
+                *key
+            }
+            Change::Delete { k, target: Target::Row(c, d) } => (*k, *c, *d),
+            Change::Delete { .. } => unreachable!("a condition is on one row"),
+        }
+    }
+
+    fn condition(&self) -> String {
+        match (&self.change, self.value) {
+            (Change::Insert { .. }, _) => "IF NOT EXISTS".into(),
+            (_, None) => "IF EXISTS".into(),
+            (_, Some((column, value))) => {
+                let value = value.map_or("null".into(), |value| value.to_string());
+                format!("IF {} = {value}", column_name(column))
+            }
+        }
+    }
+
+    fn holds(&self, row: Option<[Option<i32>; VALUES]>) -> bool {
+        match (&self.change, self.value) {
+            (Change::Insert { .. }, _) => row.is_none(),
+            (_, None) => row.is_some(),
+            (_, Some((column, value))) => row.and_then(|values| values[column]) == value,
+        }
+    }
+
+    /// Runs the write and checks its answer.
+    fn run(&self, client: &mut Client, model: &mut Model) -> Result<(), TestCaseError> {
+        // The server's time is later than all timestamps of the test.
+        let timestamp = 1_000 + i64::try_from(model.writes.len()).unwrap_or(i64::MAX);
+        let write = Stamped { timestamp, change: self.change.clone() };
+        let text = format!("{} {}", write.statement(false), self.condition());
+        let row = model.row(self.key());
+        let answer = client.query(&text);
+        prop_assert_eq!(&answer.error, &None, "{}", text);
+        let show = |value: Option<i32>| value.map_or("null".into(), |value| value.to_string());
+        let expect = match (self.holds(row), row, self.value) {
+            (true, ..) => "true".to_owned(),
+            (false, None, _) => "false".to_owned(),
+            (false, Some(values), Some((column, _)))
+                if !matches!(self.change, Change::Insert { .. }) =>
+            {
+                format!("false {}", show(values[column]))
+            }
+            (false, Some([v, w]), _) => {
+                let (k, c, d) = self.key();
+                format!("false {k} {c} '{d}' {} {}", show(v), show(w))
+            }
+        };
+        prop_assert_eq!(&answer.rows, &[expect], "{}", text);
+        if self.holds(row) {
+            model.writes.push(write);
+        }
+        Ok(())
+    }
 }
 
 fn column_name(column: usize) -> &'static str {
@@ -443,6 +513,16 @@ fn query() -> impl Strategy<Value = Query> {
     )
 }
 
+fn conditional() -> impl Strategy<Value = Conditional> {
+    let value = prop::option::of((0..VALUES, prop::option::of(0..3)));
+    (change(), value).prop_map(|(mut change, value)| {
+        if let Change::Delete { target, .. } = &mut change {
+            *target = Target::Row(1, TEXTS[1]);
+        }
+        Conditional { change, value }
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let write =
         || (0..6_i64, change()).prop_map(|(timestamp, change)| Stamped { timestamp, change });
@@ -453,6 +533,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Batch(writes)
         }),
         4 => query().prop_map(Step::Query),
+        1 => conditional().prop_map(Step::Conditional),
     ]
 }
 
@@ -495,6 +576,10 @@ fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), Tes
             }
             Step::Query(query) => {
                 check(client, model, query)?;
+                continue;
+            }
+            Step::Conditional(conditional) => {
+                conditional.run(client, model)?;
                 continue;
             }
         };

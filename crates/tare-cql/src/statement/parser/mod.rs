@@ -1,5 +1,6 @@
 //! Parses tokens into a statement, by recursive descent.
 
+mod condition;
 mod describe;
 mod modify;
 mod relation;

@@ -4,9 +4,8 @@
 use tare_cql::statement::{Comparison, Relation, Subject, Test};
 
 use super::conditions::{self, Purpose, clustering_columns, key_condition, tuple};
-use super::select::value_of;
 use super::terms::Terms;
-use super::{ColumnRole, find};
+use super::{ColumnRole, find, value_of};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
 use crate::query::key_encoding::is_orderable;

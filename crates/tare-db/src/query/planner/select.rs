@@ -6,8 +6,8 @@ use tare_cql::types::Type;
 
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
-use super::{ColumnRole, Scope, data_table, filtering, find};
-use crate::query::catalog::{Column, Table};
+use super::{ColumnRole, Scope, data_table, filtering, find, value_of};
+use crate::query::catalog::Table;
 use crate::query::failure::Failure;
 use crate::query::plan::{Filter, Item, Items, Partitions, Select, Source};
 
@@ -135,15 +135,6 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
         }
     }
     Ok((Items::Columns(items), names))
-}
-
-/// The value of a column.
-pub(super) fn value_of(role: ColumnRole, column: &Column) -> Item {
-    match role {
-        ColumnRole::Partition(position) => Item::Partition(position),
-        ColumnRole::Clustering(position) => Item::Clustering(position),
-        ColumnRole::Regular => Item::Cell(column.number),
-    }
 }
 
 /// Whether a condition is on more than the partition key.

@@ -18,6 +18,7 @@ use crate::query::plan::{Items, Partitions, Prepared, Rows, Select};
 use crate::query::read_task::{self, Origin, ReadOptions, ReadTarget, ReadTask, Step};
 use crate::query::ring::owner;
 use crate::shard::message::Message;
+use crate::shard::reads::Suspended;
 use crate::shard::{Conn, Shard};
 
 /// The whole key of one row.
@@ -193,7 +194,7 @@ impl Shard {
         let mut task = ReadTask::new(origin, Arc::clone(prepared), target, options, None)?;
         if waits {
             task.begun_ns = self.now.monotonic_ns;
-            self.wait_for_blocks(Box::new(task), pins)?;
+            self.suspend(Suspended::Read(Box::new(task), pins))?;
             self.connections.unanswered += 1;
             return Ok(());
         }
@@ -249,14 +250,14 @@ impl Shard {
             Step::Yield => {
                 // The pins also know which dead rows the task has passed.
                 pins.forget_done();
-                self.reads.push_runnable(task, pins);
+                self.reads.push_runnable(Suspended::Read(task, pins));
             }
             Step::MoveTo(shard) => self.post(shard, Message::Read(task)),
             Step::Missing => {
                 if task.has_moved() {
                     pins.forget_done();
                 }
-                self.wait_for_blocks(task, pins)?;
+                self.suspend(Suspended::Read(task, pins))?;
             }
         }
         Ok(())
@@ -275,12 +276,5 @@ impl Shard {
             write(&mut found.out);
             self.connections.mark_dirty(conn);
         }
-    }
-
-    /// Goes on with one task that yielded.
-    pub(crate) fn step_runnable(&mut self) -> bool {
-        let Some((task, pins)) = self.reads.pop_runnable() else { return false };
-        self.advance(task, pins);
-        true
     }
 }
