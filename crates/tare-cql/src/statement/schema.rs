@@ -40,6 +40,7 @@ pub struct AlterTable {
 #[derive(Debug, Clone, PartialEq)]
 pub enum TableChange {
     Add { columns: Vec<(String, Type)>, if_not_exists: bool },
+    Drop { columns: Vec<String>, if_exists: bool },
     Options(Vec<(String, Literal)>),
 }
 

@@ -338,7 +338,11 @@ fn errors_name_the_position_or_the_feature() {
             "line 1:32 mismatched input 'EXISTS' expecting not",
         ),
         ("DELETE FROM t WHERE k = 1 IF c", "line 1:30 no viable alternative at input '<EOF>'"),
-        ("ALTER TABLE t DROP a", "ALTER TABLE DROP statements are not supported"),
+        (
+            "ALTER TABLE t DROP a USING TIMESTAMP 5",
+            "USING clauses of ALTER TABLE DROP are not supported",
+        ),
+        ("ALTER TABLE t DROP COMPACT STORAGE", "tables with compact storage are not supported"),
         ("SELECT JSON * FROM t", "SELECT JSON statements are not supported"),
         ("SELECT CAST(a AS text) FROM t", "casts are not supported"),
         ("SELECT max(a) FROM t", "aggregates other than count, such as max() are not supported"),

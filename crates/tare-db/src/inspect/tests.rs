@@ -51,6 +51,7 @@ fn tables() -> [Table; 2] {
             Column { descending: true, ..column("name", Type::Text, 2) },
         ],
         regular: vec![column("n", Type::Bigint, 3), column("v", Type::Text, 4)],
+        dropped: Vec::new(),
         options: options.clone(),
     };
     let users = Table {

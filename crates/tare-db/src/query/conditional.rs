@@ -120,6 +120,7 @@ impl ConditionalWrite {
             let mut found = None;
             let end = store.read_row_with_latest(&self.row_read(check), pins, |row, latest| {
                 read.latest = read.latest.max(latest.unwrap_or(i64::MIN));
+                let row = row.filter(|row| self.table.has_row(row.cells));
                 read.holds &= check.tests.iter().all(|test| test.holds(row.as_ref()));
                 found = row.map(|row| row.cells.to_vec());
             })?;

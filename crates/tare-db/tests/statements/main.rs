@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conditional;
+mod dropped;
 mod filtering;
 mod model;
 mod server;

@@ -13,6 +13,7 @@ fn table(name: &str, store: u32) -> Table {
         partition: vec![column("k", Type::Blob, 2)],
         clustering: vec![],
         regular: vec![column("v", Type::Text, 3)],
+        dropped: Vec::new(),
         options: TableOptions::default(),
     }
 }

@@ -47,6 +47,8 @@ pub(super) fn select(
         Items::Columns(items) => items.iter().any(|item| matches!(item, Item::Call(..))),
         Items::Count | Items::CountOf(_) => false,
     };
+    // Without the other columns, one that was dropped could hide that a row has none left.
+    let cells = cells(&items).filter(|_| table.dropped.is_empty());
     Ok(Select {
         table,
         replicas,
@@ -56,7 +58,7 @@ pub(super) fn select(
         reversed,
         merged,
         distinct: select.distinct,
-        cells: cells(&items),
+        cells,
         calls,
         items,
         per_partition_limit,

@@ -361,6 +361,9 @@ impl ResultPage {
 
     /// Takes the only row of a target that is one row.
     fn take_one(&mut self, select: &Select, options: &ReadOptions, row: &Row<'_>) {
+        if !select.table.has_row(row.cells) {
+            return;
+        }
         match &select.items {
             Items::Count => self.rows = 1,
             Items::CountOf(number) => self.rows = u64::from(has_value(*number, row)),
@@ -416,6 +419,9 @@ impl ResultPage {
         }
         last.clustering.clear();
         last.clustering.extend_from_slice(row.clustering);
+        if !select.table.has_row(row.cells) {
+            return Next::Row;
+        }
         if !tests.is_empty() {
             self.seen_bytes += row.key.len() + row.clustering.len() + row.cells.len();
             let now = (options.now_s, &options.call_context);

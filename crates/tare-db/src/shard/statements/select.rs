@@ -162,6 +162,9 @@ impl Shard {
             };
             let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
             let result = self.store.read_row(&read, &mut pins, |row| {
+                if !select.table.has_row(row.cells) {
+                    return;
+                }
                 writer.row(|out| {
                     read_task::put_row(
                         out,
