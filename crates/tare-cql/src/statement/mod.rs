@@ -171,6 +171,8 @@ pub struct Select {
     pub distinct: bool,
     pub selection: Selection,
     pub relations: Vec<Relation>,
+    /// The columns of GROUP BY.
+    pub group_by: Vec<String>,
     pub order_by: Vec<(String, Order)>,
     pub per_partition_limit: Option<Term>,
     pub limit: Option<Term>,
@@ -197,6 +199,8 @@ pub enum SelectItem {
     CountRows,
     /// `count(column)`: the number of rows that have a value in the column.
     Count(String),
+    /// An aggregate of the values of a column.
+    Aggregate(Aggregate, String),
     /// When the value was written, in microseconds: a bigint.
     WriteTime(String),
     /// The seconds that the value still lives: an int, null if it lives for ever.
@@ -206,6 +210,34 @@ pub enum SelectItem {
     Call(Function, Vec<SelectItem>),
 }
 
+/// A function of many values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aggregate {
+    Min,
+    Max,
+    Sum,
+    Avg,
+}
+
+impl Aggregate {
+    const ALL: [Self; 4] = [Self::Min, Self::Max, Self::Sum, Self::Avg];
+
+    /// The aggregate of a name in lower case.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|aggregate| aggregate.name() == name)
+    }
+
+    /// Its name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+        }
+    }
+}
+
 /// The name of the column in the result, as in Cassandra.
 impl fmt::Display for SelectItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -213,6 +245,7 @@ impl fmt::Display for SelectItem {
             Self::Column(name) => f.write_str(name),
             Self::CountRows => f.write_str("count"),
             Self::Count(name) => write!(f, "system.count({name})"),
+            Self::Aggregate(aggregate, name) => write!(f, "system.{}({name})", aggregate.name()),
             Self::WriteTime(name) => write!(f, "writetime({name})"),
             Self::Ttl(name) => write!(f, "ttl({name})"),
             Self::Token(names) => write!(f, "system.token({})", names.join(", ")),

@@ -345,8 +345,8 @@ fn errors_name_the_position_or_the_feature() {
         ("ALTER TABLE t DROP COMPACT STORAGE", "tables with compact storage are not supported"),
         ("SELECT JSON * FROM t", "SELECT JSON statements are not supported"),
         ("SELECT CAST(a AS text) FROM t", "casts are not supported"),
-        ("SELECT max(a) FROM t", "aggregates other than count, such as max() are not supported"),
-        ("SELECT a FROM t GROUP BY a", "GROUP BY clauses are not supported"),
+        ("SELECT max(now()) FROM t", "aggregates of calls are not supported"),
+        ("SELECT a FROM t GROUP a", "line 1:22 mismatched input 'a' expecting by"),
         ("CREATE TABLE t (a int PRIMARY KEY, s int static)", "static columns are not supported"),
         ("CREATE MATERIALIZED VIEW v AS SELECT", "materialized views are not supported"),
         ("CREATE INDEX ON t (a)", "indexes are not supported"),
@@ -386,6 +386,24 @@ fn conditions_of_lightweight_transactions() {
             column("e", ColumnTest::Is(Test::InMarker(1))),
         ]))
     );
+}
+
+#[test]
+fn groups_and_aggregates() {
+    let text =
+        "SELECT k, max(v), system.avg(w) AS a, count(*) FROM t WHERE k = 1 GROUP BY k, c LIMIT 1";
+    let Statement::Select(select) = parsed(text).statement else { panic!("no SELECT") };
+    assert_eq!(select.group_by, ["k", "c"]);
+    let Selection::Items(items) = select.selection else { panic!("no items") };
+    let items: Vec<SelectItem> = items.into_iter().map(|selector| selector.item).collect();
+    let expect = [
+        SelectItem::Column("k".into()),
+        SelectItem::Aggregate(Aggregate::Max, "v".into()),
+        SelectItem::Aggregate(Aggregate::Avg, "w".into()),
+        SelectItem::CountRows,
+    ];
+    assert_eq!(items, expect);
+    assert_eq!(items[1].to_string(), "system.max(v)");
 }
 
 fn is_nested_too_deep(text: &str) -> bool {

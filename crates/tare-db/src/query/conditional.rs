@@ -34,6 +34,10 @@ use crate::query::read_task::{Origin, put_row};
 /// The name of the column that tells whether the writes were applied.
 const APPLIED: &str = "[applied]";
 
+/// Rows that the conditions of one transaction may be on: the blocks of all of them are in memory
+/// at once.
+const CHECKED_ROWS_MAX: usize = 256;
+
 /// A transaction that waits for its turn at its shard.
 #[derive(Debug)]
 pub(crate) struct ConditionalWrite {
@@ -359,6 +363,11 @@ impl ConditionalBuilder {
         let place = self.checks.binary_search_by(|check| (*check.clustering).cmp(clustering));
         match place {
             Ok(at) => self.checks[at].tests.append(&mut tests),
+            Err(_) if self.checks.len() == CHECKED_ROWS_MAX => {
+                return Err(Failure::Invalid(format!(
+                    "batches with conditions on more than {CHECKED_ROWS_MAX} rows are not supported"
+                )));
+            }
             Err(at) => {
                 let check = RowCheck { clustering: clustering.to_vec(), tests };
                 self.checks.insert(at, check);

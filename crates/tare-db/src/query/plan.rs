@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tare_cql::response::EncodedColumns;
-use tare_cql::statement::{Comparison, Function, Statement};
+use tare_cql::statement::{Aggregate, Comparison, Function, Statement};
 use tare_cql::types::Type;
 
 use crate::query::catalog::{Column, Table};
@@ -244,6 +244,48 @@ pub(crate) enum Items {
     CountOf(u16),
     /// These items of each row.
     Columns(Vec<Item>),
+    /// One row of each group.
+    Groups(Groups),
+}
+
+impl Items {
+    /// Whether the result is one row of all rows.
+    pub(crate) fn is_one_row(&self) -> bool {
+        match self {
+            Self::Count | Self::CountOf(_) => true,
+            Self::Columns(_) => false,
+            Self::Groups(groups) => groups.by == GroupBy::All,
+        }
+    }
+}
+
+/// What a SELECT returns of each group of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub(crate) by: GroupBy,
+    pub(crate) items: Vec<GroupItem>,
+}
+
+/// What the rows of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupBy {
+    /// Nothing: there is one group.
+    All,
+    Partition,
+    /// The partition and so many clustering columns, from the first.
+    Clustering(usize),
+}
+
+/// An item of a selection of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GroupItem {
+    /// The item of the group's first row.
+    First(Item),
+    Count,
+    /// The number of rows that have a value.
+    CountOf(Item),
+    /// An aggregate of values of this type.
+    Fold(Aggregate, Item, Type),
 }
 
 /// An item of a selection.

@@ -267,6 +267,13 @@ fn batches_are_applied_as_a_whole() {
         let prepared = client.prepare("UPDATE t SET v = ? WHERE k = 1 AND c = ? IF v = ?");
         let [two, nine, ten] = [2_i32, 9, 10].map(i32::to_be_bytes);
         let values = |old| [Value::Bytes(&ten), Value::Bytes(&two), Value::Bytes(old)];
+        let many = |rows: i32| {
+            let update = |c| format!("UPDATE t SET w = 1 WHERE k = 5 AND c = {c} IF w = 7;");
+            batch(&(0..rows).map(update).collect::<String>())
+        };
+        answers(client, &many(256), one, &["false"]);
+        let refused = "Invalid: batches with conditions on more than 256 rows are not supported";
+        script(client, &[(&many(257), refused)]);
         let insert = "INSERT INTO t (k, c) VALUES (1, 7)";
         let mut send = |old| {
             client.batch(&[

@@ -7,6 +7,7 @@ mod common;
 mod conditional;
 mod dropped;
 mod filtering;
+mod grouped;
 mod model;
 mod server;
 

@@ -26,16 +26,21 @@ pub(super) fn conditions(
     let rest = relations.iter().zip(&served).filter(|(_, served)| !**served);
     let filters = rest.map(|(relation, _)| filter_of(table, terms, relation));
     let filters = filters.collect::<Result<Vec<_>, _>>()?;
-    let rows = match rows {
-        Rows::One(key) if !filters.is_empty() && !key.is_empty() => {
+    let rows = if filters.is_empty() { rows } else { slices(rows) };
+    Ok((partitions, rows, filters))
+}
+
+/// The same rows as slices.
+pub(super) fn slices(rows: Rows) -> Rows {
+    match rows {
+        Rows::One(key) if !key.is_empty() => {
             let (columns, values) = (key.len(), KeyValues::Listed(vec![Tuple::Parts(key)]));
             let equal = vec![KeyCondition { columns, values }];
             Rows::Slices(Slices { equal, ..Slices::default() })
         }
-        Rows::One(_) if !filters.is_empty() => Rows::Slices(Slices::default()),
-        rows => rows,
-    };
-    Ok((partitions, rows, filters))
+        Rows::One(_) => Rows::Slices(Slices::default()),
+        Rows::Slices(slices) => Rows::Slices(slices),
+    }
 }
 
 /// Whether the order of the keys serves each of the relations: `=` and IN on the whole partition

@@ -5,8 +5,10 @@
 mod condition;
 mod conditions;
 mod filtering;
+mod group;
 mod modify;
 mod select;
+mod selection;
 mod system;
 mod terms;
 

@@ -6,7 +6,8 @@ use tare_cql::system_schema::{ColumnKind, SystemTable};
 use tare_cql::types::Type;
 
 use super::filtering::filter;
-use super::select::{Named, argument, described, limits};
+use super::select::limits;
+use super::selection::{Named, argument, described};
 use super::terms::Terms;
 use super::undefined;
 use crate::query::catalog::Column;
@@ -29,6 +30,9 @@ pub(super) fn select(
         let (position, kind) = find(table, name)?;
         let column = Column { name: name.clone(), kind, number: 0, descending: false };
         filters.push(filter(terms, vec![position], vec![column], relation)?);
+    }
+    if !select.group_by.is_empty() {
+        return Err(Failure::invalid("GROUP BY is not supported in tables of the system"));
     }
     if !select.order_by.is_empty() {
         return Err(Failure::invalid("ORDER BY is not supported in tables of the system"));
@@ -103,9 +107,9 @@ fn item(table: &SystemTable, item: &SelectItem) -> Result<(SystemItem, Type), Fa
             let argument = argument(*function, arguments, |item| self::item(table, item))?;
             (SystemItem::Call(*function, argument), function.returns())
         }
-        SelectItem::CountRows | SelectItem::Count(_) => {
+        SelectItem::CountRows | SelectItem::Count(_) | SelectItem::Aggregate(..) => {
             return Err(Failure::invalid(
-                "count of a column or beside columns is not supported in tables of the system",
+                "aggregates other than count(*) alone are not supported in tables of the system",
             ));
         }
     })

@@ -9,6 +9,7 @@
 //! ORDER BY and IN together, the rows of all partitions are sorted when all of them have been read,
 //! before LIMIT applies.
 
+mod group;
 mod project;
 
 use std::ops::{ControlFlow, Range};
@@ -27,6 +28,7 @@ use crate::query::filter::BoundTest;
 use crate::query::paging_state::PagingState;
 use crate::query::plan::{Item, Items, Plan, Prepared, Select};
 use crate::query::ring::owner;
+use group::OpenGroup;
 use project::has_value;
 pub(crate) use project::{key_component, put_row};
 
@@ -122,6 +124,8 @@ struct ResultPage {
     seen_bytes: usize,
     /// The last of them. Its `left` is that of the request until the answer is written.
     last: Option<PagingState>,
+    /// The group whose rows are coming, if the read has groups.
+    group: Option<OpenGroup>,
     /// Whether more rows follow.
     more: bool,
 }
@@ -302,6 +306,7 @@ impl ReadTask {
         let Plan::Select(select) = &self.prepared.plan else { return };
         let (reply, options) = (self.origin.reply, self.options);
         self.page.merge(select, options.rows_left);
+        self.page.finish_groups(select);
         let ResultPage { cells, rows, last, more, .. } = &mut self.page;
         let state = match last.as_mut().filter(|_| *more) {
             Some(_) if !options.is_paged => {
@@ -316,7 +321,7 @@ impl ReadTask {
         };
         match select.items {
             Items::Count | Items::CountOf(_) => write_count(out, reply, &select.columns, *rows),
-            Items::Columns(_) => {
+            Items::Columns(_) | Items::Groups(_) => {
                 let columns = &select.columns;
                 let mut writer = RowsWriter::begin(out, reply, columns, state.as_deref());
                 writer.cells_encoded(cells);
@@ -333,6 +338,14 @@ pub(crate) fn write_count(out: &mut Vec<u8>, reply: Reply, columns: &EncodedColu
     writer.cell(Some(&count.to_be_bytes()));
     writer.end_row();
     writer.finish();
+}
+
+/// Whether a row exists and satisfies the filters.
+fn accepts(select: &Select, tests: &[BoundTest], options: &ReadOptions, row: &Row<'_>) -> bool {
+    let now = (options.now_s, &options.call_context);
+    let value = |item: &Item| project::value(item, &select.table, row, now);
+    let mut filters = select.filters.iter().zip(tests);
+    select.table.has_row(row.cells) && filters.all(|(filter, test)| filter.accepts(test, value))
 }
 
 impl ResultPage {
@@ -367,6 +380,7 @@ impl ResultPage {
         match &select.items {
             Items::Count => self.rows = 1,
             Items::CountOf(number) => self.rows = u64::from(has_value(*number, row)),
+            Items::Groups(_) => unreachable!("groups are read as slices"),
             // LIMIT and pages allow at least one row.
             Items::Columns(items) => {
                 self.rows = 1;
@@ -395,6 +409,9 @@ impl ResultPage {
         options: &ReadOptions,
         row: &Row<'_>,
     ) -> Next {
+        if let Items::Groups(groups) = &select.items {
+            return self.take_grouped((select, tests), groups, options, row);
+        }
         let enough = options.is_paged && self.has_filtered_enough();
         let last = self.last.get_or_insert_default();
         // A key is never empty, as that of no row yet is.
@@ -419,17 +436,11 @@ impl ResultPage {
         }
         last.clustering.clear();
         last.clustering.extend_from_slice(row.clustering);
-        if !select.table.has_row(row.cells) {
-            return Next::Row;
-        }
         if !tests.is_empty() {
             self.seen_bytes += row.key.len() + row.clustering.len() + row.cells.len();
-            let now = (options.now_s, &options.call_context);
-            let value = |item: &Item| project::value(item, &select.table, row, now);
-            let mut filters = select.filters.iter().zip(tests);
-            if !filters.all(|(filter, test)| filter.accepts(test, value)) {
-                return Next::Row;
-            }
+        }
+        if !accepts(select, tests, options, row) {
+            return Next::Row;
         }
         last.in_partition += 1;
         match &select.items {
@@ -450,6 +461,7 @@ impl ResultPage {
                     self.merging_bytes += size_of_val(&self.merging[0]) + row.clustering.len();
                 }
             }
+            Items::Groups(_) => unreachable!("handled above"),
         }
         if self.rows >= options.rows_left && !select.merged {
             Next::Stop

@@ -75,7 +75,7 @@ impl Shard {
         bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<ReadOptions, Failure> {
-        let counts = !matches!(select.items, Items::Columns(_));
+        let counts = select.items.is_one_row();
         let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
         let limit = bound.limit(select.limit.as_ref())?;
         let page = rows.filter(|rows| *rows > 0 && !counts);
