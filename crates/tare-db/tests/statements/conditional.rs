@@ -419,7 +419,7 @@ fn race(data: &Path, shards: usize, durability: &str) {
         let expect = ((life + 1) * CLIENTS * INCREMENTS).to_string();
         for k in 0..COUNTERS {
             let text = format!("SELECT v FROM ks.counts WHERE k = {k}");
-            assert_eq!(client.query(&text).rows, [expect.clone()], "counter {k} in life {life}");
+            assert_eq!(client.query(&text).rows, [&*expect], "counter {k} in life {life}");
         }
         server.stop();
     }

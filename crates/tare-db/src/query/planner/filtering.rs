@@ -69,8 +69,9 @@ fn served(table: &Table, relations: &[Relation]) -> Result<Vec<bool>, Failure> {
         // Beside token() they are refused.
         on_partition.iter().flatten().for_each(|at| served[*at] = true);
     }
-    let mut next = 0;
-    while whole && !on_token {
+    // A scan has no use for the order within a partition.
+    let mut next = if whole && !on_token { 0 } else { table.clustering.len() };
+    while next < table.clustering.len() {
         let here = of_role(ColumnRole::Clustering(next));
         here.iter().for_each(|at| served[*at] = true);
         let Some(equal) = here.into_iter().find(|at| is_equal(*at)) else { break };
