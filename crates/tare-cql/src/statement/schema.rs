@@ -47,6 +47,10 @@ pub enum TableChange {
         statics: Vec<String>,
         if_not_exists: bool,
     },
+    Drop {
+        columns: Vec<String>,
+        if_exists: bool,
+    },
     Options(Vec<(String, Literal)>),
 }
 

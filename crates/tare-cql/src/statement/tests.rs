@@ -371,20 +371,25 @@ fn errors_name_the_position_or_the_feature() {
         ("DELETE c.f FROM t WHERE k = 1", "deletions of fields of a column are not supported"),
         ("UPDATE t SET c[1 = 2 WHERE k = 1", "line 1:17 mismatched input '=' expecting ]"),
         (
-            "UPDATE t SET c = 1 WHERE k = 1 IF EXISTS",
-            "lightweight transactions (IF) are not supported",
+            "UPDATE t SET c = 1 WHERE k = 1 IF c[0] = 1",
+            "conditions on parts of a column are not supported",
         ),
-        ("ALTER TABLE t DROP a", "ALTER TABLE DROP statements are not supported"),
+        (
+            "INSERT INTO t (a) VALUES (1) IF EXISTS",
+            "line 1:32 mismatched input 'EXISTS' expecting not",
+        ),
+        ("DELETE FROM t WHERE k = 1 IF c", "line 1:30 no viable alternative at input '<EOF>'"),
+        (
+            "ALTER TABLE t DROP a USING TIMESTAMP 5",
+            "USING clauses of ALTER TABLE DROP are not supported",
+        ),
+        ("ALTER TABLE t DROP COMPACT STORAGE", "tables with compact storage are not supported"),
         ("SELECT JSON * FROM t", "SELECT JSON statements are not supported"),
         ("SELECT CAST(a AS text) FROM t", "casts are not supported"),
-        ("SELECT max(a) FROM t", "aggregates other than count, such as max() are not supported"),
-        ("SELECT a FROM t GROUP BY a", "GROUP BY clauses are not supported"),
+        ("SELECT max(now()) FROM t", "aggregates of calls are not supported"),
+        ("SELECT a FROM t GROUP a", "line 1:22 mismatched input 'a' expecting by"),
         ("CREATE MATERIALIZED VIEW v AS SELECT", "materialized views are not supported"),
         ("CREATE INDEX ON t (a)", "indexes are not supported"),
-        (
-            "INSERT INTO t (a) VALUES (1) IF NOT EXISTS",
-            "lightweight transactions (IF NOT EXISTS) are not supported",
-        ),
         ("INSERT INTO t (a) VALUES (f())", "calls of f() are not supported"),
         ("INSERT INTO t (a) VALUES ([?])", "bind markers within collections are not supported"),
         ("SELECT * FROM t WHERE k CONTAINS 1", "relations with CONTAINS are not supported"),
@@ -392,6 +397,53 @@ fn errors_name_the_position_or_the_feature() {
     ] {
         assert_eq!(parse(text).unwrap_err().to_string(), message, "{text}");
     }
+}
+
+#[test]
+fn conditions_of_lightweight_transactions() {
+    let condition = |text: &str| match modify(text) {
+        Modify::Insert(insert) => insert.condition,
+        Modify::Update(update) => update.condition,
+        Modify::Delete(delete) => delete.condition,
+    };
+    let insert = "INSERT INTO t (a) VALUES (1)";
+    assert_eq!(condition(insert), None);
+    let not_exists = Some(Condition::NotExists);
+    assert_eq!(condition(&format!("{insert} IF NOT EXISTS")), not_exists);
+    assert_eq!(condition(&format!("{insert} IF NOT EXISTS USING TTL 5")), not_exists);
+    assert_eq!(condition("DELETE FROM t WHERE k = 1 IF EXISTS"), Some(Condition::Exists));
+    let compared = |comparison, term| ColumnTest::Is(Test::Compare(comparison, term));
+    let column = |column: &str, test| ColumnCondition { column: column.into(), test };
+    assert_eq!(
+        condition(
+            "UPDATE t SET a = 1 WHERE k = 1 IF b = ? AND b != 2 AND \"C\" >= 3 AND d IN (4) AND e IN ?"
+        ),
+        Some(Condition::Columns(vec![
+            column("b", compared(Comparison::Equal, Term::Marker(0))),
+            column("b", ColumnTest::IsNot(integer(2))),
+            column("C", compared(Comparison::GreaterOrEqual, integer(3))),
+            column("d", ColumnTest::Is(Test::In(vec![integer(4)]))),
+            column("e", ColumnTest::Is(Test::InMarker(1))),
+        ]))
+    );
+}
+
+#[test]
+fn groups_and_aggregates() {
+    let text =
+        "SELECT k, max(v), system.avg(w) AS a, count(*) FROM t WHERE k = 1 GROUP BY k, c LIMIT 1";
+    let Statement::Select(select) = parsed(text).statement else { panic!("no SELECT") };
+    assert_eq!(select.group_by, ["k", "c"]);
+    let Selection::Items(items) = select.selection else { panic!("no items") };
+    let items: Vec<SelectItem> = items.into_iter().map(|selector| selector.item).collect();
+    let expect = [
+        SelectItem::Column("k".into()),
+        SelectItem::Aggregate(Aggregate::Max, "v".into()),
+        SelectItem::Aggregate(Aggregate::Avg, "w".into()),
+        SelectItem::CountRows,
+    ];
+    assert_eq!(items, expect);
+    assert_eq!(items[1].to_string(), "system.max(v)");
 }
 
 fn is_nested_too_deep(text: &str) -> bool {

@@ -52,6 +52,7 @@ fn tables() -> [Table; 2] {
         ],
         statics: vec![],
         regular: vec![column("n", Type::Bigint, 3), column("v", Type::Text, 4)],
+        dropped: Vec::new(),
         options: options.clone(),
     };
     let users = Table {

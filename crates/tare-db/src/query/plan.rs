@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use tare_cql::response::EncodedColumns;
-use tare_cql::statement::{Comparison, Function, Statement};
+use tare_cql::statement::{Aggregate, Comparison, Function, Statement};
 use tare_cql::types::Type;
 
-use crate::query::catalog::Table;
+use crate::query::catalog::{Column, Table};
 use crate::query::replication::Replicas;
 
 /// A prepared statement.
@@ -32,6 +32,7 @@ pub(crate) struct Prepared {
 pub(crate) enum Plan {
     Modify(Modify),
     Batch(Batch),
+    Conditional(Conditional),
     Select(Select),
     System(SystemSelect),
     /// A statement that runs from its text (a change of the schema, USE, TRUNCATE, DESCRIBE), and
@@ -45,7 +46,8 @@ impl Plan {
         match self {
             Self::Select(select) => Some(&select.columns),
             Self::System(select) => Some(&select.columns),
-            Self::Modify(_) | Self::Batch(_) | Self::Other(..) => None,
+            // The columns of a conditional write depend on its outcome.
+            Self::Modify(_) | Self::Batch(_) | Self::Conditional(_) | Self::Other(..) => None,
         }
     }
 }
@@ -209,12 +211,46 @@ pub(crate) struct Batch {
     pub(crate) statements: Vec<Modify>,
 }
 
+/// Writes to one partition of which some have conditions: a statement, or a batch.
+#[derive(Debug)]
+pub(crate) struct Conditional {
+    pub(crate) is_batch: bool,
+    pub(crate) statements: Vec<(Modify, Option<Condition>)>,
+}
+
+/// What must hold for a row that a write names by its whole key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Exists,
+    NotExists,
+    Columns(Vec<ColumnCondition>),
+}
+
+/// A condition on the value of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnCondition {
+    pub(crate) column: Column,
+    pub(crate) test: ConditionTest,
+}
+
+/// A test of a value that may be null, as the values that it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConditionTest {
+    Compare(Comparison, Source),
+    NotEqual(Source),
+    In(Vec<Source>),
+    /// A marker that is bound to a list.
+    InMarker(Source),
+}
+
 #[derive(Debug)]
 pub(crate) struct Select {
     pub(crate) table: Arc<Table>,
     pub(crate) replicas: Replicas,
     pub(crate) partitions: Partitions,
     pub(crate) rows: Rows,
+    /// What a row must satisfy besides, so that it is no part of the result otherwise.
+    pub(crate) filters: Vec<Filter<Item>>,
     /// The rows of a partition come in descending order of their clustering keys.
     pub(crate) reversed: bool,
     /// The rows of several partitions come in one order, so that all of them have to be read first.
@@ -259,6 +295,58 @@ pub(crate) enum Items {
     CountOf(u16),
     /// These items of each row.
     Columns(Vec<Item>),
+    /// One row of each group.
+    Groups(Groups),
+}
+
+impl Item {
+    /// The value of a column that is not part of the key.
+    pub(crate) fn of(column: &Column) -> Self {
+        match column.kind.is_multi_cell() {
+            true => Self::Collection(column.number, column.kind.clone()),
+            false => Self::Cell(column.number),
+        }
+    }
+}
+
+impl Items {
+    /// Whether the result is one row of all rows.
+    pub(crate) fn is_one_row(&self) -> bool {
+        match self {
+            Self::Count | Self::CountOf(_) => true,
+            Self::Columns(_) => false,
+            Self::Groups(groups) => groups.by == GroupBy::All,
+        }
+    }
+}
+
+/// What a SELECT returns of each group of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub(crate) by: GroupBy,
+    pub(crate) items: Vec<GroupItem>,
+}
+
+/// What the rows of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupBy {
+    /// Nothing: there is one group.
+    All,
+    Partition,
+    /// The partition and so many clustering columns, from the first.
+    Clustering(usize),
+}
+
+/// An item of a selection of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GroupItem {
+    /// The item of the group's first row.
+    First(Item),
+    Count,
+    /// The number of rows that have a value.
+    CountOf(Item),
+    /// An aggregate of values of this type.
+    Fold(Aggregate, Item, Type),
 }
 
 /// An item of a selection.
@@ -284,27 +372,30 @@ pub(crate) enum Item {
 #[derive(Debug)]
 pub(crate) struct SystemSelect {
     pub(crate) table: &'static tare_cql::system_schema::SystemTable,
-    pub(crate) filters: Vec<Filter>,
+    /// Conditions on columns by their positions.
+    pub(crate) filters: Vec<Filter<usize>>,
     pub(crate) distinct: bool,
     pub(crate) items: SystemItems,
     pub(crate) limit: Option<Source>,
     pub(crate) columns: EncodedColumns,
 }
 
-/// A condition on a column of a system table. The column is known by its position.
+/// A condition on the values of some columns of a row, which are compared in their order. A row
+/// that lacks one of the values does not satisfy it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(crate) column: usize,
-    pub(crate) kind: Type,
+pub(crate) struct Filter<Place> {
+    /// Where a row has the values.
+    pub(crate) places: Vec<Place>,
+    /// The columns of these values, all of them ascending.
+    pub(crate) columns: Vec<Column>,
     pub(crate) test: FilterTest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FilterTest {
-    Compare(Comparison, Source),
-    In(Vec<Source>),
-    /// A marker that is bound to a list.
-    InMarker(Source),
+    /// `=` and IN.
+    Any(KeyCondition),
+    Compare(Comparison, Tuple),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

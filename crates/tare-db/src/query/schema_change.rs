@@ -7,7 +7,7 @@ use tare_cql::system_schema;
 use tare_cql::types::Type;
 use tare_store::cells::FIRST_COLUMN;
 
-use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
+use crate::query::catalog::{Catalog, Change, Column, DroppedColumn, Keyspace, Table, hash_uuid};
 use crate::query::collections::column_type;
 use crate::query::failure::Failure;
 use crate::query::key_encoding;
@@ -153,15 +153,36 @@ pub(crate) fn create_table(
     let keyspace = keyspace.to_string();
     let (statics, regular) =
         columns.into_iter().partition(|column| create.statics.contains(&column.name));
-    let table =
-        Table { keyspace, name, id, store, partition, clustering, statics, regular, options };
+    let dropped = Vec::new();
+    let table = Table {
+        keyspace,
+        name,
+        id,
+        store,
+        partition,
+        clustering,
+        statics,
+        regular,
+        dropped,
+        options,
+    };
     Ok(Some(Change::CreateTable { table }))
 }
 
-pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<Change>, Failure> {
+/// `now_us` is the time of the change, in microseconds since the Unix epoch.
+pub(crate) fn alter_table(
+    table: &Table,
+    change: &TableChange,
+    now_us: i64,
+) -> Result<Option<Change>, Failure> {
     let mut altered = table.clone();
     match change {
         TableChange::Options(options) => altered.options.set(options)?,
+        TableChange::Drop { columns, if_exists } => {
+            for name in columns {
+                drop_column(&mut altered, name, *if_exists, now_us)?;
+            }
+        }
         TableChange::Add { columns, statics, if_not_exists } => {
             if altered.clustering.is_empty() && !statics.is_empty() {
                 return Err(static_without_clustering());
@@ -197,6 +218,34 @@ pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
         }
     }
     Ok((altered != *table).then_some(Change::AlterTable { table: altered }))
+}
+
+/// Removes a column. Its number is never used again, so that its values do not come back with a
+/// later column of the same name.
+fn drop_column(
+    table: &mut Table,
+    name: &str,
+    if_exists: bool,
+    dropped_us: i64,
+) -> Result<(), Failure> {
+    let Some(at) = table.regular.iter().position(|column| column.name == name) else {
+        if table.statics.iter().any(|column| column.name == name) {
+            return Err(Failure::invalid("dropping static columns is not supported"));
+        }
+        return match table.columns().any(|column| column.name == name) {
+            true => Err(Failure::Invalid(format!("Cannot drop PRIMARY KEY column {name}"))),
+            false if if_exists => Ok(()),
+            false => Err(Failure::Invalid(format!(
+                "Column {name} was not found in table '{}.{}'",
+                table.keyspace, table.name
+            ))),
+        };
+    };
+    let column = table.regular.remove(at);
+    table.dropped.retain(|dropped| dropped.column.name != name);
+    table.dropped.push(DroppedColumn { column, dropped_us });
+    table.dropped.sort_by(|a, b| a.column.name.cmp(&b.column.name));
+    Ok(())
 }
 
 /// A new column, if its type allows one. Counters can be declared, because load tools declare them

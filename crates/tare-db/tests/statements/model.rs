@@ -18,7 +18,7 @@ use crate::server::{Client, Server};
 
 /// Statements of one case at most, and cases on each server.
 const STATEMENTS_MAX: usize = 40;
-const CASES: u32 = 100;
+const CASES: u32 = 60;
 /// Number of tables that exist over a restart.
 const RESTART_TABLES: usize = 20;
 const RESTARTS: usize = 5;
@@ -151,6 +151,12 @@ struct VisibleRow {
     map: Map,
 }
 
+impl VisibleRow {
+    fn map_text(&self) -> String {
+        if self.map.is_empty() { "null".to_owned() } else { map_literal(&self.map) }
+    }
+}
+
 /// A write.
 #[derive(Clone, Debug)]
 enum Change {
@@ -182,6 +188,57 @@ struct Query {
     selection: usize,
     /// `token(k) > token(x)`
     token_above: Option<i32>,
+    /// What rows must satisfy besides; the query has ALLOW FILTERING.
+    filter: Option<Filter>,
+}
+
+/// A condition that the order of the keys does not serve.
+#[derive(Clone, Copy, Debug)]
+enum Filter {
+    /// A value in the column `v` or `w`, compared as by the sign.
+    Value(usize, &'static str, i32),
+    /// `d >= x`
+    Text(&'static str),
+    /// `k < x AND c = y`
+    Keys(i32, i32),
+}
+
+impl Filter {
+    fn holds(self, (k, c, d): Key, row: &VisibleRow) -> bool {
+        match self {
+            Self::Value(column, sign, wanted) => {
+                row.values[column].is_some_and(|value| match sign {
+                    "=" => value == wanted,
+                    "<" => value < wanted,
+                    _ => value >= wanted,
+                })
+            }
+            Self::Text(wanted) => d >= wanted,
+            Self::Keys(below, wanted) => k < below && c == wanted,
+        }
+    }
+
+    fn condition(self) -> String {
+        match self {
+            Self::Value(column, sign, wanted) => {
+                format!("{} {sign} {wanted}", column_name(column))
+            }
+            Self::Text(wanted) => format!("d >= '{wanted}'"),
+            Self::Keys(below, wanted) => format!("k < {below} AND c = {wanted}"),
+        }
+    }
+
+    /// Whether a query may have the filter beside its other conditions.
+    fn fits(self, keys: bool, token: bool, target: Target) -> bool {
+        match self {
+            Self::Value(..) => true,
+            // These restrict no column twice.
+            Self::Text(_) => {
+                matches!(target, Target::Partition | Target::Column(_) | Target::Slice(..))
+            }
+            Self::Keys(..) => !keys && !token && matches!(target, Target::Partition),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -189,6 +246,80 @@ enum Step {
     Write(Stamped),
     Batch(Vec<Stamped>),
     Query(Query),
+    Conditional(Conditional),
+}
+
+/// A write that is applied if its condition holds.
+#[derive(Clone, Debug)]
+struct Conditional {
+    change: Change,
+    /// Without a value the condition is that the row exists, or not if the change is an INSERT.
+    value: Option<(usize, Option<i32>)>,
+}
+
+impl Conditional {
+    fn key(&self) -> Key {
+        match &self.change {
+            Change::Insert { key, .. }
+            | Change::Update { key, .. }
+            | Change::Clear { key, .. }
+            | Change::Map { key, .. } => *key,
+            Change::Delete { k, target: Target::Row(c, d) } => (*k, *c, *d),
+            Change::Delete { .. } | Change::Static { .. } => {
+                unreachable!("a condition is on one row")
+            }
+        }
+    }
+
+    fn condition(&self) -> String {
+        match (&self.change, self.value) {
+            (Change::Insert { .. }, _) => "IF NOT EXISTS".into(),
+            (_, None) => "IF EXISTS".into(),
+            (_, Some((column, value))) => {
+                let value = value.map_or("null".into(), |value| value.to_string());
+                format!("IF {} = {value}", column_name(column))
+            }
+        }
+    }
+
+    fn holds(&self, row: Option<&VisibleRow>) -> bool {
+        match (&self.change, self.value) {
+            (Change::Insert { .. }, _) => row.is_none(),
+            (_, None) => row.is_some(),
+            (_, Some((column, value))) => row.and_then(|row| row.values[column]) == value,
+        }
+    }
+
+    /// Runs the write and checks its answer.
+    fn run(&self, client: &mut Client, model: &mut Model) -> Result<(), TestCaseError> {
+        // The server's time is later than all timestamps of the test.
+        let timestamp = 1_000 + i64::try_from(model.writes.len()).unwrap_or(i64::MAX);
+        let write = Stamped { timestamp, change: self.change.clone() };
+        let text = format!("{} {}", write.statement(false), self.condition());
+        let row = model.row(self.key());
+        let answer = client.query(&text);
+        prop_assert_eq!(&answer.error, &None, "{}", text);
+        let show = |value: Option<i32>| value.map_or("null".into(), |value| value.to_string());
+        let holds = self.holds(row.as_ref());
+        let expect = match (holds, &row, self.value) {
+            (true, ..) => "true".to_owned(),
+            (false, None, _) => "false".to_owned(),
+            (false, Some(row), Some((column, _)))
+                if !matches!(self.change, Change::Insert { .. }) =>
+            {
+                format!("false {}", show(row.values[column]))
+            }
+            (false, Some(row), _) => {
+                let ((k, c, d), [v, w]) = (self.key(), row.values.map(show));
+                format!("false {k} {c} '{d}' {} {v} {w}", row.map_text())
+            }
+        };
+        prop_assert_eq!(&answer.rows, &[expect], "{}", text);
+        if holds {
+            model.writes.push(write);
+        }
+        Ok(())
+    }
 }
 
 fn column_name(column: usize) -> &'static str {
@@ -252,12 +383,22 @@ impl Stamped {
     }
 }
 
-#[derive(Default)]
 struct Model {
     writes: Vec<Stamped>,
+    /// Whether the table has a static column. Such a table has no conditional writes.
+    has_static: bool,
 }
 
 impl Model {
+    fn new(has_static: bool) -> Self {
+        Self { writes: Vec::new(), has_static }
+    }
+
+    /// Whether the table takes such a change.
+    fn takes(&self, change: &Change) -> bool {
+        self.has_static || !matches!(change, Change::Static { .. })
+    }
+
     /// The value of a cell, of which no write up to the time `hidden` counts. A deletion wins over
     /// a value of the same time.
     fn newest(&self, hidden: i64, cell: &dyn Fn(&Change) -> Option<Option<i32>>) -> Option<i32> {
@@ -362,36 +503,40 @@ impl Model {
         let mut found = Vec::new();
         for k in keys {
             let mut rows = self.partition(k);
-            let s = self.static_value(k).map_or("null".into(), |s| s.to_string());
-            if rows.is_empty() && s != "null" && query.target.is_whole() {
+            let s = self.static_value(k);
+            let is_alone = query.target.is_whole() && query.filter.is_none();
+            let is_alone = is_alone && s.is_some() && rows.is_empty();
+            let s = match self.has_static {
+                true => format!(" {}", s.map_or("null".into(), |s| s.to_string())),
+                false => String::new(),
+            };
+            if is_alone {
                 let row = match (query.distinct, query.selection) {
-                    (true, _) => format!("{k} {s}"),
+                    (true, _) => format!("{k}{s}"),
                     (false, 1) => k.to_string(),
                     (false, 2) => "null".into(),
                     (false, 3 | 4) => "null null".into(),
-                    _ => format!("{k} null null {s} null null null"),
+                    _ => format!("{k} null null{s} null null null"),
                 };
                 found.push((None, row));
             }
             rows.retain(|(key, _)| query.target.holds(*key));
+            rows.retain(|(key, row)| query.filter.is_none_or(|f| f.holds(*key, row)));
             if query.reversed {
                 rows.reverse();
             }
             let most = if query.distinct { Some(1) } else { query.per_partition };
             rows.truncate(most.unwrap_or(usize::MAX));
             for ((k, c, d), row) in rows {
-                let m = match row.map.is_empty() {
-                    true => "null".to_owned(),
-                    false => map_literal(&row.map),
-                };
+                let m = row.map_text();
                 let [v, w] = row.values.map(|value| value.map_or("null".into(), |v| v.to_string()));
                 let row = match (query.distinct, query.selection) {
-                    (true, _) => format!("{k} {s}"),
+                    (true, _) => format!("{k}{s}"),
                     (false, 1) => k.to_string(),
                     (false, 2) => w,
                     (false, 3) => format!("'{d}' {v}"),
                     (false, 4) => format!("{m} {v}"),
-                    _ => format!("{k} {c} '{d}' {s} {v} {w} {m}"),
+                    _ => format!("{k} {c} '{d}'{s} {v} {w} {m}"),
                 };
                 found.push((Some((c, d)), row));
             }
@@ -411,8 +556,9 @@ impl Query {
         self.reversed && self.keys.as_ref().is_some_and(|keys| keys.len() > 1)
     }
 
-    fn statement(&self) -> String {
+    fn statement(&self, has_static: bool) -> String {
         let what = if self.distinct { "DISTINCT k, s" } else { SELECTIONS[self.selection] };
+        let what = if has_static { what.to_owned() } else { what.replace(", s", "") };
         let mut text = format!("SELECT {what} FROM t");
         match &self.keys {
             Some(keys) if keys.len() == 1 => {
@@ -429,6 +575,10 @@ impl Query {
             }
         }
         text.push_str(&self.target.condition());
+        if let Some(filter) = self.filter {
+            let word = if text.contains("WHERE") { "AND" } else { "WHERE" };
+            let _ = write!(text, " {word} {}", filter.condition());
+        }
         if self.reversed {
             text.push_str(" ORDER BY c ASC");
         }
@@ -438,8 +588,20 @@ impl Query {
         if let Some(limit) = self.limit {
             let _ = write!(text, " LIMIT {limit}");
         }
+        if self.filter.is_some() {
+            text.push_str(" ALLOW FILTERING");
+        }
         text
     }
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let sign = prop::sample::select(vec!["=", "<", ">="]);
+    prop_oneof![
+        (0..VALUES, sign, 0..3).prop_map(|(column, sign, x)| Filter::Value(column, sign, x)),
+        text().prop_map(Filter::Text),
+        (0..5, 0..4).prop_map(|(below, c)| Filter::Keys(below, c)),
+    ]
 }
 
 fn text() -> impl Strategy<Value = &'static str> {
@@ -497,7 +659,8 @@ fn query() -> impl Strategy<Value = Query> {
     let keys = prop::option::weighted(0.7, prop::collection::vec(0..5, 1..4));
     let some = || prop::option::weighted(0.3, 1..6_usize);
     let flags = (any::<bool>(), prop::bool::weighted(0.2));
-    let more = (prop::option::of(0..5), 0..SELECTIONS.len());
+    let filter = prop::option::weighted(0.3, filter());
+    let more = (prop::option::of(0..5), 0..SELECTIONS.len(), filter);
     (keys, target(), some(), some(), 1..6, flags, more).prop_map(
         |(
             keys,
@@ -506,11 +669,13 @@ fn query() -> impl Strategy<Value = Query> {
             limit,
             page_size,
             (reversed, distinct),
-            (token_above, selection),
+            (token_above, selection, filter),
         )| {
             // Without a partition there are no conditions on its rows.
             let target = if keys.is_none() || distinct { Target::Partition } else { target };
             let reversed = reversed && keys.is_some() && !distinct;
+            let token = keys.is_none() && token_above.is_some();
+            let filter = filter.filter(|f| !distinct && f.fits(keys.is_some(), token, target));
             Query {
                 keys,
                 target,
@@ -521,9 +686,21 @@ fn query() -> impl Strategy<Value = Query> {
                 distinct,
                 selection,
                 token_above,
+                filter,
             }
         },
     )
+}
+
+fn conditional() -> impl Strategy<Value = Conditional> {
+    let value = prop::option::of((0..VALUES, prop::option::of(0..3)));
+    let of_row = change().prop_filter("of a row", |one| !matches!(one, Change::Static { .. }));
+    (of_row, value).prop_map(|(mut change, value)| {
+        if let Change::Delete { target, .. } = &mut change {
+            *target = Target::Row(1, TEXTS[1]);
+        }
+        Conditional { change, value }
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -536,11 +713,12 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Batch(writes)
         }),
         4 => query().prop_map(Step::Query),
+        1 => conditional().prop_map(Step::Conditional),
     ]
 }
 
 fn check(client: &mut Client, model: &Model, query: &Query) -> Result<(), TestCaseError> {
-    let text = query.statement();
+    let text = query.statement(model.has_static);
     let expect = model.answer(query);
     let whole = client.query(&text);
     prop_assert_eq!(&whole.error, &None, "{}", text);
@@ -565,19 +743,27 @@ fn check(client: &mut Client, model: &Model, query: &Query) -> Result<(), TestCa
 fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), TestCaseError> {
     for step in steps {
         let text = match step {
+            Step::Write(write) if !model.takes(&write.change) => continue,
             Step::Write(write) => {
                 model.writes.push(write.clone());
                 write.statement(true)
             }
             Step::Batch(writes) => {
-                model.writes.extend_from_slice(writes);
+                let mut writes = writes.clone();
+                writes.retain(|write| model.takes(&write.change));
+                let Some(Stamped { timestamp, .. }) = writes.first().cloned() else { continue };
+                model.writes.extend_from_slice(&writes);
                 let statements = writes.iter().map(|write| write.statement(false));
                 let statements = statements.collect::<Vec<_>>().join("; ");
-                let timestamp = writes[0].timestamp;
                 format!("BEGIN BATCH USING TIMESTAMP {timestamp} {statements}; APPLY BATCH")
             }
             Step::Query(query) => {
                 check(client, model, query)?;
+                continue;
+            }
+            Step::Conditional(_) if model.has_static => continue,
+            Step::Conditional(conditional) => {
+                conditional.run(client, model)?;
                 continue;
             }
         };
@@ -590,31 +776,33 @@ fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), Tes
     Ok(())
 }
 
-fn make_table(client: &mut Client, keyspace: &str) {
+fn make_table(client: &mut Client, keyspace: &str, has_static: bool) {
     let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
     client.query(&format!("CREATE KEYSPACE {keyspace} WITH replication = {strategy}"));
     client.query(&format!("USE {keyspace}"));
-    let create = "CREATE TABLE t (k int, c int, d text, s int static, v int, w int, m map<int, int>, \
-                  PRIMARY KEY (k, c, d)) \
-                  WITH CLUSTERING ORDER BY (c DESC, d ASC)";
-    assert_eq!(client.query(create).error, None);
+    let s = if has_static { "s int static, " } else { "" };
+    let create = format!(
+        "CREATE TABLE t (k int, c int, d text, {s}v int, w int, m map<int, int>, \
+         PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)"
+    );
+    assert_eq!(client.query(&create).error, None);
 }
 
 #[test]
 fn every_select_agrees_with_the_model() {
     assert_eq!("a".cmp("ab"), Ordering::Less, "the order of TEXTS is that of the table");
-    for shards in [1, 3] {
+    for (shards, has_static) in [(1, true), (1, false), (3, true), (3, false)] {
         let data = tempfile::tempdir().unwrap();
         let server = Server::start(data.path(), shards, "100");
         let mut client = server.connect();
-        make_table(&mut client, "ks");
+        make_table(&mut client, "ks", has_static);
         let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
         let steps = prop::collection::vec(step(), 1..STATEMENTS_MAX);
         let client = std::cell::RefCell::new(client);
         let result = TestRunner::new(config).run(&steps, |steps| {
             let mut client = client.borrow_mut();
             client.query("TRUNCATE t");
-            run(&mut client, &mut Model::default(), &steps)
+            run(&mut client, &mut Model::new(has_static), &steps)
         });
         if let Err(error) = result {
             panic!("{shards} shards: {error}");
@@ -627,7 +815,8 @@ fn every_select_agrees_with_the_model() {
 fn every_select_agrees_with_the_model_after_a_restart() {
     for shards in [1, 3] {
         let data = tempfile::tempdir().unwrap();
-        let mut models: Vec<Model> = (0..RESTART_TABLES).map(|_| Model::default()).collect();
+        let mut models: Vec<Model> =
+            (0..RESTART_TABLES).map(|number| Model::new(number % 2 == 0)).collect();
         let mut runner = TestRunner::new(Config::default());
         let mut random = |range| {
             let steps = prop::collection::vec(step(), range);
@@ -639,7 +828,7 @@ fn every_select_agrees_with_the_model_after_a_restart() {
             for (number, model) in models.iter_mut().enumerate() {
                 let keyspace = format!("ks{number}");
                 match round {
-                    0 => make_table(&mut client, &keyspace),
+                    0 => make_table(&mut client, &keyspace, model.has_static),
                     _ => drop(client.query(&format!("USE {keyspace}"))),
                 }
                 let result = run(&mut client, model, &random(10..30));

@@ -172,6 +172,23 @@ pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>
     rows
 }
 
+/// The latest timestamp of all that was written to a row.
+fn latest(history: &[Written], (token, key, clustering): (i64, &[u8], &[u8])) -> Option<i64> {
+    let writes = history.iter().filter(|write| (write.token, &*write.key) == (token, key));
+    let of_row = writes.filter_map(|write| match &write.change {
+        Owned::Row { clustering: of, cells } if of == clustering => {
+            cells::iter(cells).map(|cell| cell.timestamp).max()
+        }
+        Owned::Range { from, to, timestamp, .. }
+            if **from <= *clustering && to.as_ref().is_none_or(|to| *clustering < **to) =>
+        {
+            Some(*timestamp)
+        }
+        Owned::Row { .. } | Owned::Range { .. } => None,
+    });
+    of_row.max()
+}
+
 fn order<'a>(cell: &Cell<'a>) -> (i64, u8, u32, &'a [u8], u32) {
     let (kind, at_s, value, ttl_s) = match cell.content {
         Content::Live(value) => (0, 0, value, 0),
@@ -420,6 +437,15 @@ proptest! {
             sources.pins.clear();
             let expect = rows.get(&(token, key.clone(), clustering.clone()));
             prop_assert_eq!(found, expect.map(|cells| wanted(cells)));
+            let (mut whole, read) = (None, RowRead { columns: None, ..read });
+            sources.read(|sources, blocks, scratch| {
+                sources.read_row_with_latest(&read, blocks, scratch, |row, latest| {
+                    whole = Some((row.map(|row| row.cells.to_vec()), latest));
+                })
+            });
+            sources.pins.clear();
+            let latest = latest(&history, (token, key, clustering));
+            prop_assert_eq!(whole, Some((expect.cloned(), latest)));
         }
     }
 

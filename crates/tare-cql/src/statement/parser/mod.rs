@@ -1,6 +1,7 @@
 //! Parses tokens into a statement, by recursive descent.
 
 mod change;
+mod condition;
 mod describe;
 mod modify;
 mod relation;

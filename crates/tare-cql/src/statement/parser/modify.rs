@@ -1,7 +1,7 @@
 //! INSERT, UPDATE, DELETE and batches.
 
 use super::{Parse, Parser, unsupported};
-use crate::statement::{Batch, Delete, Insert, Modify, Update, Using};
+use crate::statement::{Batch, Condition, Delete, Insert, Modify, Update, Using};
 
 /// Statements that a batch may have; the BATCH message counts them in 16 bits.
 const BATCH_MAX: usize = 65_535;
@@ -34,10 +34,9 @@ impl Parser<'_> {
         if values.len() != columns.len() {
             return self.no_alternative();
         }
-        self.refuse_condition("IF NOT EXISTS")?;
+        let condition = self.condition(true)?.then_some(Condition::NotExists);
         let using = self.using()?;
-        self.refuse_condition("IF NOT EXISTS")?;
-        Ok(Insert { table, columns, values, using })
+        Ok(Insert { table, columns, values, using, condition })
     }
 
     fn update(&mut self) -> Parse<Update> {
@@ -49,8 +48,8 @@ impl Parser<'_> {
             assignments.push(self.assignment()?);
         }
         let relations = self.required_relations()?;
-        self.refuse_condition("IF")?;
-        Ok(Update { table, using, assignments, relations })
+        let condition = self.if_condition()?;
+        Ok(Update { table, using, assignments, relations, condition })
     }
 
     fn delete(&mut self) -> Parse<Delete> {
@@ -68,8 +67,8 @@ impl Parser<'_> {
             return self.mismatched("TIMESTAMP");
         }
         let relations = self.required_relations()?;
-        self.refuse_condition("IF")?;
-        Ok(Delete { table, columns, timestamp_us: using.timestamp_us, relations })
+        let condition = self.if_condition()?;
+        Ok(Delete { table, columns, timestamp_us: using.timestamp_us, relations, condition })
     }
 
     fn required_relations(&mut self) -> Parse<Vec<crate::statement::Relation>> {
@@ -98,13 +97,6 @@ impl Parser<'_> {
                 return Ok(using);
             }
         }
-    }
-
-    fn refuse_condition(&self, words: &str) -> Parse<()> {
-        if self.is_word(0, "if") {
-            return Err(unsupported(format!("lightweight transactions ({words})")));
-        }
-        Ok(())
     }
 
     /// Parses the part after BEGIN.

@@ -61,13 +61,15 @@ impl Parser<'_> {
         if self.is_word(0, "with") {
             return self.options().map(TableChange::Options);
         }
+        if self.word("drop") {
+            return self.dropped_columns();
+        }
         if !self.word("add") {
             let Kind::Word(word) = &self.peek().kind else { return self.no_alternative() };
             return match word.as_str() {
-                "drop" => Err(unsupported("ALTER TABLE DROP statements")),
                 "rename" => Err(unsupported("ALTER TABLE RENAME statements")),
                 "alter" => Err(unsupported("changes of a column's type")),
-                _ => self.mismatched("ADD or WITH"),
+                _ => self.mismatched("ADD, DROP or WITH"),
             };
         }
         let if_not_exists = self.condition(true)?;
@@ -83,6 +85,27 @@ impl Parser<'_> {
             columns
         };
         Ok(TableChange::Add { columns, statics, if_not_exists })
+    }
+
+    fn dropped_columns(&mut self) -> Parse<TableChange> {
+        if self.is_word(0, "compact") && self.is_word(1, "storage") {
+            return Err(unsupported("tables with compact storage"));
+        }
+        let if_exists = self.condition(false)?;
+        let columns = match self.mark("(") {
+            true => self.list(")", Self::name)?,
+            false => {
+                let mut columns = vec![self.name()?];
+                while self.mark(",") {
+                    columns.push(self.name()?);
+                }
+                columns
+            }
+        };
+        if self.is_word(0, "using") {
+            return Err(unsupported("USING clauses of ALTER TABLE DROP"));
+        }
+        Ok(TableChange::Drop { columns, if_exists })
     }
 
     /// A column's name and type. Its name is added to `statics` if the column is static.

@@ -9,9 +9,10 @@ use tare_store::read::successor;
 use super::{BoundValues, PartitionKey, check_key_value, list, push_key};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
+use crate::query::filter::BoundTest;
 use crate::query::key_encoding;
 use crate::query::plan::{
-    KeyCondition, KeyValues, SliceBound, Slices, TokenBound, TokenValue, Tuple,
+    Filter, FilterTest, KeyCondition, KeyValues, SliceBound, Slices, TokenBound, TokenValue, Tuple,
 };
 
 /// Keys that the IN conditions of one statement may combine to.
@@ -129,6 +130,25 @@ impl BoundValues<'_> {
         prefixes.sort();
         prefixes.dedup();
         Ok(prefixes)
+    }
+
+    /// The test of a filter, with its values.
+    pub(crate) fn filter<P>(&self, filter: &Filter<P>) -> Result<BoundTest, Failure> {
+        let columns = &filter.columns;
+        let key = |values: Vec<&[u8]>| {
+            let mut key = Vec::new();
+            push_values(&mut key, columns, &values);
+            key
+        };
+        Ok(match &filter.test {
+            FilterTest::Any(condition) => {
+                let keys = self.key_values(condition, columns)?.into_iter().map(key);
+                BoundTest::any(keys.collect())
+            }
+            FilterTest::Compare(comparison, tuple) => {
+                BoundTest::Compare(*comparison, key(self.parts(tuple, columns)?))
+            }
+        })
     }
 
     /// The slices of a partition, ascending. None of them is empty.

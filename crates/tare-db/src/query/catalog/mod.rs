@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tare_cql::system_schema;
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
+use tare_store::cells;
 
 use crate::query::failure::Failure;
 use crate::query::options::TableOptions;
@@ -27,6 +28,14 @@ pub(crate) struct Column {
     /// For clustering columns only: the greatest value comes first.
     #[serde(default)]
     pub(crate) descending: bool,
+}
+
+/// A column that was dropped: only its last drop, if there were several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DroppedColumn {
+    pub(crate) column: Column,
+    /// When it was dropped, in microseconds since the Unix epoch.
+    pub(crate) dropped_us: i64,
 }
 
 /// One table.
@@ -46,6 +55,9 @@ pub(crate) struct Table {
     pub(crate) statics: Vec<Column>,
     /// The other columns, by name.
     pub(crate) regular: Vec<Column>,
+    /// By name. Rows may still have values of these columns, which no statement can see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dropped: Vec<DroppedColumn>,
     #[serde(default)]
     pub(crate) options: TableOptions,
 }
@@ -64,7 +76,24 @@ impl Table {
 
     /// The number for the next column to be added.
     pub(crate) fn next_number(&self) -> Option<u16> {
-        self.columns().map(|column| column.number).max().unwrap_or(0).checked_add(1)
+        let dropped = self.dropped.iter().map(|dropped| &dropped.column);
+        let all = self.columns().chain(dropped);
+        all.map(|column| column.number).max().unwrap_or(0).checked_add(1)
+    }
+
+    /// Whether a row exists that the store has found: not if all of its values are of columns that
+    /// were dropped.
+    #[inline]
+    pub(crate) fn has_row(&self, cells: &[u8]) -> bool {
+        self.dropped.is_empty() || self.has_columns(cells)
+    }
+
+    #[cold]
+    fn has_columns(&self, cells: &[u8]) -> bool {
+        cells::iter(cells).any(|cell| {
+            cell.column == cells::MARKER
+                || self.written().any(|column| column.number == cell.column)
+        })
     }
 
     /// Whether the table has counters. No statement can write to it; `query::schema_change`

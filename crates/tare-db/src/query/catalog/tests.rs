@@ -14,6 +14,7 @@ fn table(name: &str, store: u32) -> Table {
         clustering: vec![],
         statics: vec![],
         regular: vec![column("v", Type::Text, 3)],
+        dropped: Vec::new(),
         options: TableOptions::default(),
     }
 }

@@ -3,9 +3,13 @@
 //! where it has one.
 
 mod collections;
+mod condition;
 mod conditions;
+mod filtering;
+mod group;
 mod modify;
 mod select;
+mod selection;
 mod system;
 mod terms;
 
@@ -19,8 +23,9 @@ use tare_cql::types::Type;
 use crate::query::catalog::{Catalog, Column, Table};
 use crate::query::collections::has_order;
 use crate::query::failure::Failure;
-use crate::query::plan::{Modify, Partitions, Plan, Prepared, Source};
+use crate::query::plan::{Conditional, Item, Modify, Partitions, Plan, Prepared, Source};
 use crate::query::replication::Replicas;
+pub(crate) use modify::CONDITIONAL_TIMESTAMP;
 use terms::Terms;
 
 /// The schema and the keyspace in use.
@@ -45,14 +50,20 @@ pub(crate) fn plan(
     let mut terms = Terms::new(&parsed.markers);
     let (plan, about) = match parsed.statement {
         Statement::Modify(modify) => {
-            let modify = modify::modify(scope, &mut terms, &modify)?;
+            let (modify, condition) = modify::modify(scope, &mut terms, &modify)?;
             let about = names(&modify.table);
-            (Plan::Modify(modify), about)
+            let plan = match condition {
+                None => Plan::Modify(modify),
+                Some(_) => Plan::Conditional(Conditional {
+                    is_batch: false,
+                    statements: vec![(modify, condition)],
+                }),
+            };
+            (plan, about)
         }
         Statement::Batch(batch) => {
-            let batch = modify::batch(scope, &mut terms, &batch)?;
-            let about = batch.statements.first().map(|modify| names(&modify.table));
-            (Plan::Batch(batch), about.unwrap_or_default())
+            let (plan, first) = modify::batch(scope, &mut terms, &batch)?;
+            (plan, first.map(|table| names(&table)).unwrap_or_default())
         }
         Statement::Select(select) => {
             let (in_keyspace, name) = qualified(keyspace, &select.table)?;
@@ -89,7 +100,13 @@ fn key_markers(plan: &Plan) -> Vec<u16> {
     let partitions = match plan {
         Plan::Modify(Modify { partitions, .. }) => partitions,
         Plan::Select(select) => &select.partitions,
-        Plan::Batch(_) | Plan::System(_) | Plan::Other(..) => return Vec::new(),
+        Plan::Conditional(Conditional { is_batch: false, statements }) => {
+            let Some((modify, _)) = statements.first() else { return Vec::new() };
+            &modify.partitions
+        }
+        Plan::Batch(_) | Plan::Conditional(_) | Plan::System(_) | Plan::Other(..) => {
+            return Vec::new();
+        }
     };
     let Partitions::One(key) = partitions else { return Vec::new() };
     let position = |source: &Source| match source {
@@ -170,6 +187,15 @@ fn find<'a>(table: &'a Table, name: &str) -> Result<(ColumnRole, &'a Column), Fa
     }
     let column = at(&table.regular).ok_or_else(|| undefined(name, &table.keyspace, &table.name))?;
     Ok((ColumnRole::Regular, column.1))
+}
+
+/// The value of a column.
+fn value_of(role: ColumnRole, column: &Column) -> Item {
+    match role {
+        ColumnRole::Partition(position) => Item::Partition(position),
+        ColumnRole::Clustering(position) => Item::Clustering(position),
+        ColumnRole::Regular | ColumnRole::Static => Item::of(column),
+    }
 }
 
 fn undefined(column: &str, keyspace: &str, table: &str) -> Failure {

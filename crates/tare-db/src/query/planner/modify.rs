@@ -12,36 +12,60 @@ use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
 use crate::query::plan::{
-    Action, Batch, CollectionChange, CollectionWrite, Modify, Partitions, Rows, Source,
+    Action, Batch, CollectionChange, CollectionWrite, Condition, Conditional, Modify, Partitions,
+    Plan, Rows, Source,
 };
 use crate::query::replication::Replicas;
 
+/// The error of a batch with conditions at a time of the client's choice.
+pub(crate) const CONDITIONAL_TIMESTAMP: &str =
+    "Cannot provide custom timestamp for conditional BATCH";
+
+/// Plans one write and its condition.
 pub(super) fn modify(
     scope: Scope<'_>,
     terms: &mut Terms<'_>,
     modify: &statement::Modify,
-) -> Result<Modify, Failure> {
-    match modify {
-        statement::Modify::Insert(insert) => self::insert(scope, terms, insert),
-        statement::Modify::Update(update) => self::update(scope, terms, update),
-        statement::Modify::Delete(delete) => self::delete(scope, terms, delete),
-    }
+) -> Result<(Modify, Option<Condition>), Failure> {
+    let (planned, condition) = match modify {
+        statement::Modify::Insert(insert) => {
+            (self::insert(scope, terms, insert)?, &insert.condition)
+        }
+        statement::Modify::Update(update) => {
+            (self::update(scope, terms, update)?, &update.condition)
+        }
+        statement::Modify::Delete(delete) => {
+            (self::delete(scope, terms, delete)?, &delete.condition)
+        }
+    };
+    let condition = condition.as_ref();
+    let condition = condition.map(|one| super::condition::condition(terms, &planned, one));
+    Ok((planned, condition.transpose()?))
 }
 
+/// Plans a batch. Returns the table of its first statement too.
 pub(super) fn batch(
     scope: Scope<'_>,
     terms: &mut Terms<'_>,
     batch: &statement::Batch,
-) -> Result<Batch, Failure> {
+) -> Result<(Plan, Option<Arc<Table>>), Failure> {
     let timestamp = timestamp(terms, batch.timestamp_us.as_ref())?;
     let statements = batch.statements.iter().map(|one| modify(scope, terms, one));
     let statements = statements.collect::<Result<Vec<_>, _>>()?;
-    if timestamp.is_some() && statements.iter().any(|modify| modify.timestamp.is_some()) {
+    if timestamp.is_some() && statements.iter().any(|(modify, _)| modify.timestamp.is_some()) {
         return Err(Failure::invalid(
             "Timestamp must be set either on BATCH or individual statements",
         ));
     }
-    Ok(Batch { unlogged: batch.unlogged, timestamp, statements })
+    let first = statements.first().map(|(modify, _)| Arc::clone(&modify.table));
+    if statements.iter().all(|(_, condition)| condition.is_none()) {
+        let statements = statements.into_iter().map(|(modify, _)| modify).collect();
+        return Ok((Plan::Batch(Batch { unlogged: batch.unlogged, timestamp, statements }), first));
+    }
+    if timestamp.is_some() {
+        return Err(Failure::invalid(CONDITIONAL_TIMESTAMP));
+    }
+    Ok((Plan::Conditional(Conditional { is_batch: true, statements }), first))
 }
 
 fn insert(

@@ -8,6 +8,7 @@ use tare_store::read::{End, Next, ReadError, Row, Scan};
 use tare_store::{Pins, RowRead, Store};
 
 use super::{ReadOptions, ResultPage, Step};
+use crate::query::filter::BoundTest;
 use crate::query::plan::Select;
 use crate::query::ring::owner;
 
@@ -54,7 +55,7 @@ pub(super) fn load(
 /// Goes on with a scan at the shard `here`.
 pub(super) fn scan(
     (scan, statics): (&mut Scan, &mut Option<StaticRow>),
-    (select, options): (&Select, &ReadOptions),
+    (select, tests, options): (&Select, &[BoundTest], &ReadOptions),
     page: &mut ResultPage,
     (store, pins): (&mut Store, &mut Pins),
     (here, shards): (usize, usize),
@@ -71,7 +72,7 @@ pub(super) fn scan(
         let is_same = statics.as_ref().is_some_and(|known| known.is_of(row.token, row.key));
         if !is_same {
             // The partition before is complete.
-            if page.take_alone(select, options, statics.as_ref()) == Next::Stop {
+            if page.take_alone((select, tests), options, statics.as_ref()) == Next::Stop {
                 return Next::Stop;
             }
             *statics = None;
@@ -80,14 +81,14 @@ pub(super) fn scan(
             *statics = Some(StaticRow::of(&row));
             return Next::Row;
         }
-        page.take_joined(select, options, &row, statics.as_ref())
+        page.take_joined((select, tests), options, &row, statics.as_ref())
     })?;
     Ok(match end {
         End::Missing => Step::Missing,
         End::Paused => Step::Yield,
         End::Stopped => Step::Answer,
         End::Done => {
-            let next = page.take_alone(select, options, statics.as_ref());
+            let next = page.take_alone((select, tests), options, statics.as_ref());
             *statics = None;
             match next != Next::Stop && here < owner(scan.to_token, shards) {
                 true => Step::MoveTo(here + 1),
@@ -101,25 +102,29 @@ impl ResultPage {
     /// Takes a row with the static columns of its partition.
     pub(super) fn take_joined(
         &mut self,
-        select: &Select,
+        (select, tests): (&Select, &[BoundTest]),
         options: &ReadOptions,
         row: &Row<'_>,
         statics: Option<&StaticRow>,
     ) -> Next {
+        // Its own cells decide whether it exists.
+        if !select.table.has_row(row.cells) {
+            return Next::Row;
+        }
         let Some(StaticRow { cells, .. }) = statics.filter(|statics| !statics.cells.is_empty())
         else {
-            return self.take(select, options, row);
+            return self.take((select, tests), options, row);
         };
         let mut joined = Vec::with_capacity(cells.len() + row.cells.len());
         cells::merge(cells, row.cells, &mut joined);
-        self.take(select, options, &Row { cells: &joined, ..*row })
+        self.take((select, tests), options, &Row { cells: &joined, ..*row })
     }
 
     /// Takes the static columns of a partition that has given no row, as one of their own. Returns
     /// where the walk goes next.
     pub(super) fn take_alone(
         &mut self,
-        select: &Select,
+        (select, tests): (&Select, &[BoundTest]),
         options: &ReadOptions,
         statics: Option<&StaticRow>,
     ) -> Next {
@@ -132,6 +137,6 @@ impl ResultPage {
         if !is_selected || has_row || cells.is_empty() {
             return Next::Row;
         }
-        self.take(select, options, &Row { token: *token, key, clustering: &[], cells })
+        self.take((select, tests), options, &Row { token: *token, key, clustering: &[], cells })
     }
 }

@@ -4,6 +4,7 @@
 //! The writes of one statement or batch to one shard are one entry of its log, so that a crash
 //! keeps all of them or none. Between shards there is no such promise.
 
+mod conditional;
 mod elements;
 mod payloads;
 
@@ -18,7 +19,7 @@ use tare_store::{Change, Mutation, RangeTombstone, Ticket};
 
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
-use crate::query::bind::{BoundValues, PartitionKey, without_static_row};
+use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, without_static_row};
 use crate::query::failure::Failure;
 use crate::query::options::TTL_MAX_S;
 use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Slices, Source};
@@ -114,15 +115,13 @@ impl Shard {
         if kind == BatchKind::Counter {
             return Err(Failure::invalid("counters are not supported"));
         }
+        if items.iter().any(|(prepared, _)| matches!(prepared.plan, Plan::Conditional(_))) {
+            return self.conditional_batch(conn, reply, items, settings);
+        }
         let settings = self.with_timestamp(settings);
         let mut payloads = ShardPayloads::default();
         for (prepared, values) in items {
-            let Plan::Modify(modify) = &prepared.plan else {
-                return Err(Failure::invalid(
-                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
-                     allowed.",
-                ));
-            };
+            let Plan::Modify(modify) = &prepared.plan else { return Err(not_a_write()) };
             check_consistency(modify, &settings)?;
             let bound = BoundValues::new(prepared, values, || self.call_context())?;
             let stamp = self.stamp(modify, None, &bound, &settings)?;
@@ -216,35 +215,10 @@ impl Shard {
             self.collect(payloads, statics, bound, stamp)?;
         }
         let table = &modify.table;
-        let keys = match &modify.partitions {
-            Partitions::One(sources) => {
-                let mut key = Vec::new();
-                bound.key(&mut key, sources, table)?;
-                vec![PartitionKey::of(key)]
-            }
-            Partitions::Some(conditions) => bound.keys(conditions, table)?,
-            Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
-        };
+        let Targets { keys, rows, ranges } = targets(modify, bound)?;
         let mut row = Vec::new();
         self.put_cells(&mut row, modify, bound, stamp)?;
         let WriteTime { timestamp, now_s: deleted_s, .. } = stamp;
-        let (rows, ranges) = match (&modify.rows, &modify.action) {
-            (Rows::One(sources), _) => {
-                let mut clustering = Vec::new();
-                bound.clustering(&mut clustering, sources, table)?;
-                (vec![clustering], Vec::new())
-            }
-            (Rows::Slices(slices), Action::Remove) => {
-                let mut ranges = bound.slices(slices, table)?;
-                // Only the deletion of a whole partition deletes its static columns.
-                if !table.statics.is_empty() && *slices != Slices::default() {
-                    without_static_row(&mut ranges);
-                }
-                (Vec::new(), ranges)
-            }
-            // The planner has checked that the keys are whole.
-            (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
-        };
         if row.is_empty() {
             return Ok(());
         }
@@ -322,6 +296,51 @@ impl Shard {
         let Origin { shard, conn, reply } = origin;
         self.post(shard, Message::Written { conn, reply, result });
     }
+}
+
+/// What a statement writes to: rows by their clustering keys, or ranges of rows, in each of the
+/// partitions.
+struct Targets {
+    keys: Vec<PartitionKey>,
+    rows: Vec<Vec<u8>>,
+    ranges: Vec<OwnedSlice>,
+}
+
+fn targets(modify: &Modify, bound: &BoundValues<'_>) -> Result<Targets, Failure> {
+    let table = &modify.table;
+    let keys = match &modify.partitions {
+        Partitions::One(sources) => {
+            let mut key = Vec::new();
+            bound.key(&mut key, sources, table)?;
+            vec![PartitionKey::of(key)]
+        }
+        Partitions::Some(conditions) => bound.keys(conditions, table)?,
+        Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
+    };
+    let (rows, ranges) = match (&modify.rows, &modify.action) {
+        (Rows::One(sources), _) => {
+            let mut clustering = Vec::new();
+            bound.clustering(&mut clustering, sources, table)?;
+            (vec![clustering], Vec::new())
+        }
+        (Rows::Slices(slices), Action::Remove) => {
+            let mut ranges = bound.slices(slices, table)?;
+            // Only the deletion of a whole partition deletes its static columns.
+            if !table.statics.is_empty() && *slices != Slices::default() {
+                without_static_row(&mut ranges);
+            }
+            (Vec::new(), ranges)
+        }
+        // The planner has checked that the keys are whole.
+        (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
+    };
+    Ok(Targets { keys, rows, ranges })
+}
+
+fn not_a_write() -> Failure {
+    Failure::invalid(
+        "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
+    )
 }
 
 #[inline]
