@@ -13,6 +13,7 @@ use crate::types::Type;
 pub enum ColumnKind {
     PartitionKey,
     Clustering,
+    Static,
     Regular,
 }
 
@@ -22,6 +23,7 @@ impl ColumnKind {
         match self {
             Self::PartitionKey => "partition_key",
             Self::Clustering => "clustering",
+            Self::Static => "static",
             Self::Regular => "regular",
         }
     }
@@ -365,7 +367,7 @@ mod tests {
             let order = |column: &SystemColumn| match column.kind {
                 ColumnKind::PartitionKey => 0,
                 ColumnKind::Clustering => 1,
-                ColumnKind::Regular => 2,
+                ColumnKind::Static | ColumnKind::Regular => 2,
             };
             assert!(table.columns.is_sorted_by_key(order), "{}", table.name);
             let regular: Vec<_> =

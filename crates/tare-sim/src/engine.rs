@@ -250,7 +250,8 @@ fn owned(row: &StoreRow<'_>) -> Row {
             }
             cells::Content::Dead { since_s } => Content::Dead { since_s },
         };
-        (cell.column, Cell { timestamp: cell.timestamp, content })
+        let place = (cell.column, cell.path.map(<[u8]>::to_vec));
+        (place, Cell { timestamp: cell.timestamp, content })
     };
     (row.clustering.to_vec(), cells::iter(row.cells).map(cell).collect())
 }
@@ -258,7 +259,7 @@ fn owned(row: &StoreRow<'_>) -> Row {
 fn encoded_cells(mutation: &Mutation) -> Vec<u8> {
     let mut out = Vec::new();
     if let Change::Row { cells: row, .. } = &mutation.change {
-        for (&column, cell) in row {
+        for ((column, path), cell) in row {
             let content = match &cell.content {
                 Content::Live(value) => cells::Content::Live(value),
                 Content::Expiring { value, ttl_s, expires_s } => {
@@ -266,7 +267,8 @@ fn encoded_cells(mutation: &Mutation) -> Vec<u8> {
                 }
                 Content::Dead { since_s } => cells::Content::Dead { since_s: *since_s },
             };
-            cells::push(&mut out, cells::Cell { column, timestamp: cell.timestamp, content });
+            let (column, path, timestamp) = (*column, path.as_deref(), cell.timestamp);
+            cells::push(&mut out, cells::Cell { column, path, timestamp, content });
         }
     }
     out

@@ -4,11 +4,16 @@
 //! The rules are Cassandra's (`Cells.reconcile`, `DeletionTime.deletes`, 5.0): of two cells of a
 //! column the later timestamp wins; at the same timestamp, a dead or expiring cell wins over one
 //! that never expires; a dead one over an expiring one; then the later death or expiry; then the
-//! smaller TTL; then the greater value. A deletion of a row or of a range hides everything that is
-//! not newer.
+//! smaller TTL; then the greater value. A deletion of a row, of a range or of the elements of a
+//! column hides everything that is not newer.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+/// The place of a cell in its row: the column and, for an element of a collection, its path.
+pub(crate) type Place = (u16, Option<Vec<u8>>);
+/// The cells of a row.
+pub(crate) type Cells = BTreeMap<Place, Cell>;
 
 /// The column of a row's deletion.
 pub(crate) const DELETION: u16 = 0;
@@ -49,7 +54,7 @@ pub(crate) struct Range {
 /// A change of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    Row { clustering: Vec<u8>, cells: BTreeMap<u16, Cell> },
+    Row { clustering: Vec<u8>, cells: Cells },
     Range(Range),
 }
 
@@ -69,12 +74,12 @@ pub(crate) struct Mutation {
 }
 
 /// A row as a reader sees it: the clustering key and the live cells.
-pub(crate) type Row = (Vec<u8>, BTreeMap<u16, Cell>);
+pub(crate) type Row = (Vec<u8>, Cells);
 
 /// The rows of a partition and what has been deleted from it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Partition {
-    rows: BTreeMap<Vec<u8>, BTreeMap<u16, Cell>>,
+    rows: BTreeMap<Vec<u8>, Cells>,
     ranges: Vec<Range>,
 }
 
@@ -136,11 +141,11 @@ impl Partition {
         match change {
             Change::Row { clustering, cells } => {
                 let row = self.rows.entry(clustering.clone()).or_default();
-                for (&column, cell) in cells {
-                    match row.get_mut(&column) {
+                for (place, cell) in cells {
+                    match row.get_mut(place) {
                         Some(old) if old.rank() >= cell.rank() => {}
                         Some(old) => *old = cell.clone(),
-                        None => drop(row.insert(column, cell.clone())),
+                        None => drop(row.insert(place.clone(), cell.clone())),
                     }
                 }
             }
@@ -154,17 +159,16 @@ impl Partition {
         for (clustering, cells) in &self.rows {
             let covering = self.ranges.iter().filter(|range| range.covers(clustering));
             let deletions = covering.map(|range| range.timestamp);
-            let deleted = deletions.chain(cells.get(&DELETION).map(|cell| cell.timestamp)).max();
-            let lives = |column: u16, cell: &Cell| {
-                column != DELETION
-                    && deleted.is_none_or(|deleted| cell.timestamp > deleted)
+            let deletion = |column| cells.get(&(column, None)).map(|cell| cell.timestamp);
+            let deleted = deletions.chain(deletion(DELETION)).max();
+            let lives = |(column, path): &Place, cell: &Cell| {
+                let emptied = path.as_ref().and_then(|_| deletion(*column));
+                *column != DELETION
+                    && deleted.max(emptied).is_none_or(|deleted| cell.timestamp > deleted)
                     && cell.lives(now_s)
             };
-            let alive: BTreeMap<u16, Cell> = cells
-                .iter()
-                .filter(|(column, cell)| lives(**column, cell))
-                .map(|(column, cell)| (*column, cell.clone()))
-                .collect();
+            let mut alive = cells.clone();
+            alive.retain(|place, cell| lives(place, cell));
             if !alive.is_empty() {
                 visible.push((clustering.clone(), alive));
             }
@@ -203,12 +207,12 @@ pub(crate) fn difference(expected: &[Row], found: &[Row]) -> Option<String> {
             return Some(format!("row {index} is {other:02x?}, expected {clustering:02x?}"));
         }
         if cells != others {
-            let columns = cells.keys().chain(others.keys());
-            let column = columns.copied().find(|column| cells.get(column) != others.get(column));
-            let column = column.unwrap_or_default();
-            let (expected, found) = (cells.get(&column), others.get(&column));
+            let mut places = cells.keys().chain(others.keys());
+            let place = places.find(|place| cells.get(*place) != others.get(*place));
+            let place = place.cloned().unwrap_or_default();
+            let (expected, found) = (cells.get(&place), others.get(&place));
             return Some(format!(
-                "row {index} ({clustering:02x?}) holds {} in column {column}, expected {}",
+                "row {index} ({clustering:02x?}) holds {} in column {place:?}, expected {}",
                 describe(found),
                 describe(expected)
             ));
@@ -236,11 +240,11 @@ fn describe(cell: Option<&Cell>) -> String {
 mod tests {
     use super::*;
 
-    fn cell(timestamp: i64, content: Content) -> BTreeMap<u16, Cell> {
-        BTreeMap::from([(2, Cell { timestamp, content })])
+    fn cell(timestamp: i64, content: Content) -> Cells {
+        BTreeMap::from([((2, None), Cell { timestamp, content })])
     }
 
-    fn row(clustering: &[u8], cells: BTreeMap<u16, Cell>) -> Change {
+    fn row(clustering: &[u8], cells: Cells) -> Change {
         Change::Row { clustering: clustering.to_vec(), cells }
     }
 
@@ -250,7 +254,7 @@ mod tests {
         let mut again = Partition::default();
         changes.iter().rev().chain(changes).for_each(|change| again.apply(change));
         assert_eq!(partition.visible(now_s), again.visible(now_s), "order and repetition");
-        let value = |row: &Row| match &row.1[&2].content {
+        let value = |row: &Row| match &row.1[&(2, None)].content {
             Content::Live(value) | Content::Expiring { value, .. } => value.clone(),
             Content::Dead { .. } => panic!("a reader sees a dead cell"),
         };
@@ -291,6 +295,13 @@ mod tests {
         assert_eq!(with(range(b"", None, 2)), [b"c"]);
         assert_eq!(with(range(b"b", Some(b"c"), 9)), [b"a", b"c"]);
         let deletion = Cell { timestamp: 3, content: Content::Dead { since_s: 0 } };
-        assert_eq!(with(row(b"c", BTreeMap::from([(DELETION, deletion)]))), [b"a", b"b"]);
+        let place = |path: &[u8]| (2, Some(path.to_vec()));
+        let element = |t| Cell { timestamp: t, content: Content::Live(b"v".to_vec()) };
+        let elements = Cells::from([(place(b"a"), element(3)), (place(b"b"), element(4))]);
+        let emptied = Cells::from([((2, None), deletion.clone())]);
+        let mut partition = Partition::default();
+        [row(b"d", elements), row(b"d", emptied)].iter().for_each(|c| partition.apply(c));
+        assert_eq!(partition.visible(0)[0].1, Cells::from([(place(b"b"), element(4))]));
+        assert_eq!(with(row(b"c", BTreeMap::from([((DELETION, None), deletion)]))), [b"a", b"b"]);
     }
 }

@@ -116,7 +116,7 @@ fn expected(read: &Read, history: &History, now_s: u32) -> Vec<Row> {
 /// exists has to be right in any case.
 fn project(read: &Read, rows: &mut [Row]) {
     let Some(Some(wanted)) = &read.row else { return };
-    rows.iter_mut().for_each(|(_, cells)| cells.retain(|column, _| wanted.contains(column)));
+    rows.iter_mut().for_each(|(_, cells)| cells.retain(|(column, _), _| wanted.contains(column)));
 }
 
 fn check(read_: &ActiveRead) -> Result<(), Violation> {

@@ -5,11 +5,9 @@
 //! come at most [`LATE_S_MAX`] seconds late, so that a dropped tombstone (its grace period is
 //! longer) would not have hidden them.
 
-use std::collections::BTreeMap;
-
 use tare_std::rng::{Rng, mix64};
 
-use crate::model::{Cell, Change, Content, DELETION, MARKER, Mutation, PartitionId, Range};
+use crate::model::{Cell, Cells, Change, Content, DELETION, MARKER, Mutation, PartitionId, Range};
 
 /// The greatest delay of a write, in seconds.
 pub(crate) const LATE_S_MAX: u64 = 3;
@@ -17,6 +15,9 @@ pub(crate) const LATE_S_MAX: u64 = 3;
 pub(crate) const TABLES: [u32; 2] = [2, 3];
 /// Columns that rows have: the marker and those of the user.
 const COLUMNS: std::ops::Range<u16> = MARKER..6;
+/// The column whose cells are elements of a collection, and the number of its paths.
+const COLLECTION: u16 = 5;
+const PATHS: u8 = 4;
 
 /// The requests of one run.
 #[derive(Clone, Debug)]
@@ -125,7 +126,7 @@ impl Workload {
         Mutation { partition_id, change }
     }
 
-    fn cells(&mut self, wall_s: u32) -> BTreeMap<u16, Cell> {
+    fn cells(&mut self, wall_s: u32) -> Cells {
         let expires = self.one_in(self.shape.ttls);
         // An expired cell counts as dead, and of two cells that tie the dead one wins, even if the
         // other lives longer. Whether that has happened depends on the store (as in Cassandra), so
@@ -136,13 +137,16 @@ impl Workload {
         };
         let dead = Content::Dead { since_s: wall_s };
         if self.one_in(self.shape.deletions * 2) {
-            return BTreeMap::from([(DELETION, Cell { timestamp, content: dead })]);
+            return Cells::from([((DELETION, None), Cell { timestamp, content: dead })]);
         }
-        let mut cells = BTreeMap::new();
-        for column in COLUMNS {
+        let mut cells = Cells::new();
+        let paths = (0..PATHS).map(|path| (COLLECTION, Some(vec![path; usize::from(path)])));
+        let plain = COLUMNS.filter(|column| *column != COLLECTION).map(|column| (column, None));
+        for place in plain.chain(paths) {
             if self.rng.below(2) == 0 {
                 continue;
             }
+            let column = place.0;
             let is_marker = column == MARKER;
             let content = if !is_marker && self.one_in(self.shape.deletions) {
                 dead.clone()
@@ -155,11 +159,16 @@ impl Workload {
                     false => Content::Live(value),
                 }
             };
-            cells.insert(column, Cell { timestamp, content });
+            cells.insert(place, Cell { timestamp, content });
+        }
+        if self.one_in(3) {
+            // The elements replace those that were there before.
+            let timestamp = timestamp - 1;
+            cells.insert((COLLECTION, None), Cell { timestamp, content: dead });
         }
         if cells.is_empty() {
             let content = Content::Live(self.value());
-            cells.insert(2, Cell { timestamp, content });
+            cells.insert((2, None), Cell { timestamp, content });
         }
         cells
     }

@@ -261,7 +261,7 @@ func refusals(session *gocql.Session) error {
 	codes := map[string]int{
 		"SELEC 1":                           gocql.ErrCodeSyntax,
 		"SELECT * FROM " + keyspace + ".no": gocql.ErrCodeInvalid,
-		"INSERT INTO " + keyspace + ".series (k, t) VALUES (1, 1) IF NOT EXISTS": gocql.ErrCodeInvalid,
+		"CREATE INDEX ON " + keyspace + ".series (v)": gocql.ErrCodeInvalid,
 	}
 	for statement, code := range codes {
 		var refused gocql.RequestError

@@ -268,8 +268,8 @@ final class Checks {
     private static void errors(CqlSession session) {
         raises("a syntax error", SyntaxError.class, () -> session.execute("SELEC 1"));
         raises("an unknown table", InvalidQueryException.class, () -> session.execute("SELECT * FROM tare_java.no"));
-        raises("a transaction is refused", InvalidQueryException.class,
-                () -> session.execute("INSERT INTO tare_java.series (k, t) VALUES (1, 1) IF NOT EXISTS"));
+        raises("an index is refused", InvalidQueryException.class,
+                () -> session.execute("CREATE INDEX ON tare_java.series (v)"));
     }
 
     private static void versionFour(InetSocketAddress node) {

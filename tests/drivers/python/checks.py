@@ -244,6 +244,16 @@ def check_batches(session):
     check_raises("counter batches are refused by name", InvalidRequest, lambda: session.execute(counter))
 
 
+def check_transactions(session):
+    insert = session.prepare("INSERT INTO series (k, t, n, v) VALUES (30, 1, 'x', ?) IF NOT EXISTS")
+    check("a row is inserted once", session.execute(insert, (1,)).was_applied, True)
+    refused = session.execute(insert, (2,)).one()
+    check("the row that is there", refused, {"[applied]": False, "k": 30, "t": 1, "n": "x", "v": 1})
+    update = session.prepare("UPDATE series SET v = ? WHERE k = 30 AND t = 1 AND n = 'x' IF v = ?")
+    check("the expected value", session.execute(update, (5, 1)).was_applied, True)
+    check("another value", session.execute(update, (6, 1)).one(), {"[applied]": False, "v": 5})
+
+
 def check_time_to_live(session):
     session.execute("INSERT INTO scalars (id, c_int, c_text) VALUES (50, 1, 'x') USING TTL 1000")
     session.execute("UPDATE scalars USING TTL 1 SET c_int = 2 WHERE id = 50")
@@ -274,8 +284,7 @@ def check_errors(session):
         "static columns": "CREATE TABLE refused (k int, c int, s int STATIC, PRIMARY KEY (k, c))",
         "indexes": "CREATE INDEX ON scalars (c_int)",
         "views": "CREATE MATERIALIZED VIEW v AS SELECT * FROM scalars WHERE id IS NOT NULL PRIMARY KEY (id)",
-        "lightweight transactions": "INSERT INTO scalars (id) VALUES (1) IF NOT EXISTS",
-        "filtering": "SELECT * FROM scalars WHERE c_int = 1 ALLOW FILTERING",
+        "filtering without ALLOW FILTERING": "SELECT * FROM scalars WHERE c_int = 1",
     }
     for what, statement in refused.items():
         refuse = lambda statement=statement: session.execute(statement)
@@ -364,6 +373,7 @@ def check_plain(host, port):
         check_clustering,
         check_tuples,
         check_batches,
+        check_transactions,
         check_time_to_live,
         check_errors,
     ):

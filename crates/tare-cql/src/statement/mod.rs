@@ -6,6 +6,8 @@
 //! name with `ParseError::Unsupported`, which a server answers as an invalid request;
 //! `ParseError::Syntax` has Cassandra's wording.
 
+mod change;
+mod condition;
 pub mod function;
 mod lexer;
 mod parser;
@@ -13,6 +15,8 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+pub use change::{Assignment, ColumnChange, Deletion};
+pub use condition::{ColumnCondition, ColumnTest, Condition};
 pub use function::Function;
 pub use parser::quoted;
 pub use schema::{
@@ -20,6 +24,7 @@ pub use schema::{
 };
 
 pub use crate::types::Literal;
+use crate::types::Type;
 
 use std::fmt;
 
@@ -68,6 +73,19 @@ pub enum SyntaxProblem {
 /// ```
 pub fn parse(text: &str) -> Result<Parsed, ParseError> {
     parser::parse(text)
+}
+
+/// Parses the type of a column, as CREATE TABLE has it.
+///
+/// ```
+/// use tare_cql::statement::parse_type;
+///
+/// let kind = parse_type("map<int, frozen<set<text>>>")?;
+/// assert_eq!(kind.to_string(), "map<int, frozen<set<text>>>");
+/// # Ok::<(), tare_cql::statement::ParseError>(())
+/// ```
+pub fn parse_type(text: &str) -> Result<Type, ParseError> {
+    parser::parse_type(text)
 }
 
 /// A statement and the names of its bind markers in their order; `?` has no name.
@@ -131,6 +149,8 @@ pub struct Insert {
     /// One value for each column.
     pub values: Vec<Term>,
     pub using: Using,
+    /// `IF NOT EXISTS` or none.
+    pub condition: Option<Condition>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -138,17 +158,19 @@ pub struct Update {
     pub table: TableName,
     pub using: Using,
     /// `SET column = value, ...`
-    pub assignments: Vec<(String, Term)>,
+    pub assignments: Vec<Assignment>,
     pub relations: Vec<Relation>,
+    pub condition: Option<Condition>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delete {
     pub table: TableName,
     /// The columns to delete; none means whole rows.
-    pub columns: Vec<String>,
+    pub columns: Vec<Deletion>,
     pub timestamp_us: Option<Term>,
     pub relations: Vec<Relation>,
+    pub condition: Option<Condition>,
 }
 
 /// `BEGIN [UNLOGGED] BATCH ... APPLY BATCH`
@@ -165,6 +187,8 @@ pub struct Select {
     pub distinct: bool,
     pub selection: Selection,
     pub relations: Vec<Relation>,
+    /// The columns of GROUP BY.
+    pub group_by: Vec<String>,
     pub order_by: Vec<(String, Order)>,
     pub per_partition_limit: Option<Term>,
     pub limit: Option<Term>,
@@ -191,6 +215,8 @@ pub enum SelectItem {
     CountRows,
     /// `count(column)`: the number of rows that have a value in the column.
     Count(String),
+    /// An aggregate of the values of a column.
+    Aggregate(Aggregate, String),
     /// When the value was written, in microseconds: a bigint.
     WriteTime(String),
     /// The seconds that the value still lives: an int, null if it lives for ever.
@@ -200,6 +226,34 @@ pub enum SelectItem {
     Call(Function, Vec<SelectItem>),
 }
 
+/// A function of many values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aggregate {
+    Min,
+    Max,
+    Sum,
+    Avg,
+}
+
+impl Aggregate {
+    const ALL: [Self; 4] = [Self::Min, Self::Max, Self::Sum, Self::Avg];
+
+    /// The aggregate of a name in lower case.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|aggregate| aggregate.name() == name)
+    }
+
+    /// Its name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+        }
+    }
+}
+
 /// The name of the column in the result, as in Cassandra.
 impl fmt::Display for SelectItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -207,6 +261,7 @@ impl fmt::Display for SelectItem {
             Self::Column(name) => f.write_str(name),
             Self::CountRows => f.write_str("count"),
             Self::Count(name) => write!(f, "system.count({name})"),
+            Self::Aggregate(aggregate, name) => write!(f, "system.{}({name})", aggregate.name()),
             Self::WriteTime(name) => write!(f, "writetime({name})"),
             Self::Ttl(name) => write!(f, "ttl({name})"),
             Self::Token(names) => write!(f, "system.token({})", names.join(", ")),
@@ -265,6 +320,19 @@ pub enum Comparison {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+}
+
+impl Comparison {
+    /// How CQL writes it.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
 }
 
 /// A value in the text, or the position of one that comes with the request.

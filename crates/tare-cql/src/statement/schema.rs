@@ -24,6 +24,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// The columns in the order of the statement.
     pub columns: Vec<(String, Type)>,
+    /// Those of the columns that are static.
+    pub statics: Vec<String>,
     pub partition_key: Vec<String>,
     /// The clustering columns, with their order.
     pub clustering: Vec<(String, Order)>,
@@ -39,7 +41,16 @@ pub struct AlterTable {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum TableChange {
-    Add { columns: Vec<(String, Type)>, if_not_exists: bool },
+    /// `statics` are those of the columns that are static.
+    Add {
+        columns: Vec<(String, Type)>,
+        statics: Vec<String>,
+        if_not_exists: bool,
+    },
+    Drop {
+        columns: Vec<String>,
+        if_exists: bool,
+    },
     Options(Vec<(String, Literal)>),
 }
 

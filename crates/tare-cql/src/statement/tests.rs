@@ -105,8 +105,12 @@ fn update_delete_and_batch() {
     ) else {
         panic!("no UPDATE")
     };
-    assert_eq!(update.assignments[0], ("a".into(), Term::Marker(1)));
-    assert_eq!(update.assignments[1], ("b".into(), Term::Call(Function::Now, Vec::new())));
+    let set = |column: &str, value| Assignment {
+        column: column.into(),
+        change: ColumnChange::Set(value),
+    };
+    assert_eq!(update.assignments[0], set("a", Term::Marker(1)));
+    assert_eq!(update.assignments[1], set("b", Term::Call(Function::Now, Vec::new())));
     assert_eq!(update.relations[1].subject, Subject::Columns(vec!["c".into(), "d".into()]));
     assert_eq!(update.using.timestamp_us, Some(Term::Marker(0)));
 
@@ -114,7 +118,8 @@ fn update_delete_and_batch() {
     else {
         panic!("no DELETE")
     };
-    assert_eq!(delete.columns, ["a", "b"]);
+    let whole = |name: &str| Deletion { column: name.into(), element: None };
+    assert_eq!(delete.columns, ["a", "b"].map(whole));
     assert_eq!(delete.relations[0].test, Test::In(vec![integer(1), integer(2)]));
     let Modify::Delete(delete) = modify("DELETE FROM t WHERE k = 1 AND c >= ? AND c < 5") else {
         panic!("no DELETE")
@@ -131,6 +136,41 @@ fn update_delete_and_batch() {
     let Statement::Batch(batch) = parsed.statement else { panic!("no batch") };
     assert_eq!(batch.statements.len(), 3);
     assert_eq!(batch.timestamp_us, Some(Term::Marker(0)));
+}
+
+#[test]
+fn changes_of_collections() {
+    let set = |text: &str| {
+        let Modify::Update(update) = modify(&format!("UPDATE t SET {text} WHERE k = 1")) else {
+            panic!("no UPDATE")
+        };
+        let [Assignment { column, change }] = &update.assignments[..] else { panic!("{text}") };
+        assert_eq!(column, "c");
+        change.clone()
+    };
+    let list = || Term::Literal(Literal::List(vec![Literal::Integer(1)]));
+    assert_eq!(set("c = c + [1]"), ColumnChange::Add(list()));
+    assert_eq!(set("\"c\" += ?"), ColumnChange::Add(Term::Marker(0)));
+    assert_eq!(set("c = [1] + c"), ColumnChange::Prepend(list()));
+    assert_eq!(set("c = c - [1]"), ColumnChange::Remove(list()));
+    assert_eq!(set("c -= :gone"), ColumnChange::Remove(Term::Marker(0)));
+    let change = ColumnChange::SetElement { key: Term::Marker(0), value: integer(2) };
+    assert_eq!(set("c[?] = 2"), change);
+    let Modify::Delete(delete) = modify("DELETE a, c[?] FROM t WHERE k = 1") else {
+        panic!("no DELETE")
+    };
+    assert_eq!(delete.columns[0].element, None);
+    assert_eq!(delete.columns[1].element, Some(Term::Marker(0)));
+}
+
+#[test]
+fn types_are_parsed_as_they_are_printed() {
+    for name in ["int", "list<text>", "frozen<set<int>>", "map<int, frozen<list<set<blob>>>>"] {
+        assert_eq!(parse_type(name).unwrap().to_string(), name);
+    }
+    for wrong in ["", "list", "list<int", "int int", "nothing", "'a.Class'"] {
+        assert!(parse_type(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]
@@ -233,17 +273,19 @@ fn alter_and_describe() {
                 if_exists: false,
                 change: TableChange::Add {
                     columns: vec![("a".into(), Type::Int), ("b".into(), Type::Text)],
+                    statics: Vec::new(),
                     if_not_exists: false,
                 },
             }),
         ),
         (
-            "ALTER TABLE t ADD IF NOT EXISTS (a int)",
+            "ALTER TABLE t ADD IF NOT EXISTS (a int static)",
             Statement::AlterTable(AlterTable {
                 table: table("t"),
                 if_exists: false,
                 change: TableChange::Add {
                     columns: vec![("a".into(), Type::Int)],
+                    statics: vec!["a".into()],
                     if_not_exists: true,
                 },
             }),
@@ -323,28 +365,31 @@ fn errors_name_the_position_or_the_feature() {
         ("BEGIN BATCH", "line 1:11 no viable alternative at input '<EOF>'"),
         ("BEGIN COUNTER BATCH APPLY BATCH", "counters are not supported"),
         ("UPDATE t SET a = 1", "line 1:18 mismatched input '<EOF>' expecting where"),
+        ("UPDATE t SET c = c + 1 + 2 WHERE k = 1", "arithmetic operators are not supported"),
+        ("UPDATE t SET c = 1 + d WHERE k = 1", "arithmetic operators are not supported"),
+        ("UPDATE t SET c.f = 2 WHERE k = 1", "assignments to fields of a column are not supported"),
+        ("DELETE c.f FROM t WHERE k = 1", "deletions of fields of a column are not supported"),
+        ("UPDATE t SET c[1 = 2 WHERE k = 1", "line 1:17 mismatched input '=' expecting ]"),
         (
-            "UPDATE t SET c = c + 1 WHERE k = 1",
-            "counters and changes of collections (column + value) are not supported",
+            "UPDATE t SET c = 1 WHERE k = 1 IF c[0] = 1",
+            "conditions on parts of a column are not supported",
         ),
-        ("UPDATE t SET c[1] = 2 WHERE k = 1", "assignments to parts of a column are not supported"),
-        ("DELETE c[1] FROM t WHERE k = 1", "deletions of parts of a column are not supported"),
         (
-            "UPDATE t SET c = 1 WHERE k = 1 IF EXISTS",
-            "lightweight transactions (IF) are not supported",
+            "INSERT INTO t (a) VALUES (1) IF EXISTS",
+            "line 1:32 mismatched input 'EXISTS' expecting not",
         ),
-        ("ALTER TABLE t DROP a", "ALTER TABLE DROP statements are not supported"),
+        ("DELETE FROM t WHERE k = 1 IF c", "line 1:30 no viable alternative at input '<EOF>'"),
+        (
+            "ALTER TABLE t DROP a USING TIMESTAMP 5",
+            "USING clauses of ALTER TABLE DROP are not supported",
+        ),
+        ("ALTER TABLE t DROP COMPACT STORAGE", "tables with compact storage are not supported"),
         ("SELECT JSON * FROM t", "SELECT JSON statements are not supported"),
         ("SELECT CAST(a AS text) FROM t", "casts are not supported"),
-        ("SELECT max(a) FROM t", "aggregates other than count, such as max() are not supported"),
-        ("SELECT a FROM t GROUP BY a", "GROUP BY clauses are not supported"),
-        ("CREATE TABLE t (a int PRIMARY KEY, s int static)", "static columns are not supported"),
+        ("SELECT max(now()) FROM t", "aggregates of calls are not supported"),
+        ("SELECT a FROM t GROUP a", "line 1:22 mismatched input 'a' expecting by"),
         ("CREATE MATERIALIZED VIEW v AS SELECT", "materialized views are not supported"),
         ("CREATE INDEX ON t (a)", "indexes are not supported"),
-        (
-            "INSERT INTO t (a) VALUES (1) IF NOT EXISTS",
-            "lightweight transactions (IF NOT EXISTS) are not supported",
-        ),
         ("INSERT INTO t (a) VALUES (f())", "calls of f() are not supported"),
         ("INSERT INTO t (a) VALUES ([?])", "bind markers within collections are not supported"),
         ("SELECT * FROM t WHERE k CONTAINS 1", "relations with CONTAINS are not supported"),
@@ -352,6 +397,53 @@ fn errors_name_the_position_or_the_feature() {
     ] {
         assert_eq!(parse(text).unwrap_err().to_string(), message, "{text}");
     }
+}
+
+#[test]
+fn conditions_of_lightweight_transactions() {
+    let condition = |text: &str| match modify(text) {
+        Modify::Insert(insert) => insert.condition,
+        Modify::Update(update) => update.condition,
+        Modify::Delete(delete) => delete.condition,
+    };
+    let insert = "INSERT INTO t (a) VALUES (1)";
+    assert_eq!(condition(insert), None);
+    let not_exists = Some(Condition::NotExists);
+    assert_eq!(condition(&format!("{insert} IF NOT EXISTS")), not_exists);
+    assert_eq!(condition(&format!("{insert} IF NOT EXISTS USING TTL 5")), not_exists);
+    assert_eq!(condition("DELETE FROM t WHERE k = 1 IF EXISTS"), Some(Condition::Exists));
+    let compared = |comparison, term| ColumnTest::Is(Test::Compare(comparison, term));
+    let column = |column: &str, test| ColumnCondition { column: column.into(), test };
+    assert_eq!(
+        condition(
+            "UPDATE t SET a = 1 WHERE k = 1 IF b = ? AND b != 2 AND \"C\" >= 3 AND d IN (4) AND e IN ?"
+        ),
+        Some(Condition::Columns(vec![
+            column("b", compared(Comparison::Equal, Term::Marker(0))),
+            column("b", ColumnTest::IsNot(integer(2))),
+            column("C", compared(Comparison::GreaterOrEqual, integer(3))),
+            column("d", ColumnTest::Is(Test::In(vec![integer(4)]))),
+            column("e", ColumnTest::Is(Test::InMarker(1))),
+        ]))
+    );
+}
+
+#[test]
+fn groups_and_aggregates() {
+    let text =
+        "SELECT k, max(v), system.avg(w) AS a, count(*) FROM t WHERE k = 1 GROUP BY k, c LIMIT 1";
+    let Statement::Select(select) = parsed(text).statement else { panic!("no SELECT") };
+    assert_eq!(select.group_by, ["k", "c"]);
+    let Selection::Items(items) = select.selection else { panic!("no items") };
+    let items: Vec<SelectItem> = items.into_iter().map(|selector| selector.item).collect();
+    let expect = [
+        SelectItem::Column("k".into()),
+        SelectItem::Aggregate(Aggregate::Max, "v".into()),
+        SelectItem::Aggregate(Aggregate::Avg, "w".into()),
+        SelectItem::CountRows,
+    ];
+    assert_eq!(items, expect);
+    assert_eq!(items[1].to_string(), "system.max(v)");
 }
 
 fn is_nested_too_deep(text: &str) -> bool {

@@ -93,6 +93,19 @@ impl Type {
             .map(|(.., kind)| kind.clone())
     }
 
+    /// Whether the elements of a column of this type are written and read one by one.
+    pub fn is_multi_cell(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Set(_) | Self::Map(..))
+    }
+
+    /// The type without `frozen<>` around it.
+    pub fn unfrozen(&self) -> &Self {
+        match self {
+            Self::Frozen(within) => within.unfrozen(),
+            kind => kind,
+        }
+    }
+
     /// Appends the `[option]`.
     pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
         match self {

@@ -150,7 +150,11 @@ impl Printer<'_> {
                 "cells": cells,
             }));
         }
-        let clustering = if clustering.is_empty() { "row".into() } else { text(&clustering) };
+        let clustering = match clustering.is_empty() {
+            true if self.names.has_statics() => "static columns".into(),
+            true => "row".into(),
+            false => text(&clustering),
+        };
         let cells: Vec<String> = cells::iter(bytes).map(|cell| self.cell_text(&cell)).collect();
         writeln!(self.out, "  {clustering}: {}", cells.join("; "))
     }
@@ -159,14 +163,17 @@ impl Printer<'_> {
         let mut fields = Map::new();
         let mut put = |name: &str, value: Value| fields.insert(name.into(), value);
         put("column", self.column(cell.column).into());
+        if let Some(path) = cell.path {
+            put("element", self.names.element(cell.column, path).into());
+        }
         put("timestamp", cell.timestamp.into());
         match cell.content {
             Content::Dead { since_s } => put("deleted_s", since_s.into()),
             // The cell only says that the row exists.
             Content::Live(_) if cell.column == MARKER => None,
-            Content::Live(value) => put("value", self.names.value(cell.column, value).into()),
+            Content::Live(value) => put("value", self.names.value(cell, value).into()),
             Content::Expiring { value, ttl_s, expires_s } => {
-                put("value", self.names.value(cell.column, value).into());
+                put("value", self.names.value(cell, value).into());
                 put("ttl_s", ttl_s.into());
                 put("expires_s", expires_s.into())
             }
@@ -175,16 +182,19 @@ impl Printer<'_> {
     }
 
     fn cell_text(&self, cell: &Cell<'_>) -> String {
-        let (column, timestamp) = (self.column(cell.column), cell.timestamp);
+        let (mut column, timestamp) = (self.column(cell.column), cell.timestamp);
+        if let Some(path) = cell.path {
+            column = format!("{column}[{}]", self.names.element(cell.column, path));
+        }
         match cell.content {
             Content::Dead { since_s } => format!("{column} deleted @ {timestamp}, at {since_s} s"),
             Content::Live(_) if cell.column == MARKER => format!("{column} @ {timestamp}"),
             Content::Live(value) => {
-                format!("{column} = {} @ {timestamp}", self.names.value(cell.column, value))
+                format!("{column} = {} @ {timestamp}", self.names.value(cell, value))
             }
             Content::Expiring { value, ttl_s, expires_s } => format!(
                 "{column} = {} @ {timestamp}, lives {ttl_s} s until {expires_s} s",
-                self.names.value(cell.column, value)
+                self.names.value(cell, value)
             ),
         }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tare_cql::types::Type;
+use tare_store::cells::Cell;
 
 use crate::JournalError;
 use crate::query::catalog::journal;
@@ -29,6 +30,11 @@ impl SchemaNames {
         journal::read(&journal, |change, bytes| catalog.apply(&change, bytes))?;
         let mut tables = catalog.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
         Ok(Self { table: tables.find(|table| table.store == store).cloned() })
+    }
+
+    /// Whether the row without a clustering key has the static columns.
+    pub(super) fn has_statics(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| !table.statics.is_empty())
     }
 
     /// Keyspace and table.
@@ -71,13 +77,31 @@ impl SchemaNames {
         found.unwrap_or_else(|| format!("column {number}"))
     }
 
-    /// A value of a column.
-    pub(super) fn value(&self, number: u16, value: &[u8]) -> String {
-        self.regular(number).map_or_else(|| blob(value), |column| print(column, value))
+    /// The value of a cell.
+    pub(super) fn value(&self, cell: &Cell<'_>, value: &[u8]) -> String {
+        match (self.regular(cell.column).map(|column| &column.kind), cell.path) {
+            (Some(Type::List(kind) | Type::Map(_, kind)), Some(_)) => kind.print(value).to_string(),
+            (Some(kind), None) => kind.print(value).to_string(),
+            _ => blob(value),
+        }
+    }
+
+    /// The path of an element: the element of a set, the key of a map, the time UUID in a list.
+    pub(super) fn element(&self, number: u16, path: &[u8]) -> String {
+        let kind = match self.regular(number).map(|column| &column.kind) {
+            Some(Type::Set(kind) | Type::Map(kind, _)) => kind,
+            Some(Type::List(_)) => &Type::Timeuuid,
+            _ => return blob(path),
+        };
+        let mut key = Vec::new();
+        match key_encoding::component(&mut key, kind, false, path) {
+            true => kind.print(&key).to_string(),
+            false => blob(path),
+        }
     }
 
     fn regular(&self, number: u16) -> Option<&Column> {
-        self.table.as_ref()?.regular.iter().find(|column| column.number == number)
+        self.table.as_ref()?.written().find(|column| column.number == number)
     }
 }
 

@@ -50,7 +50,9 @@ fn tables() -> [Table; 2] {
             column("day", Type::Int, 1),
             Column { descending: true, ..column("name", Type::Text, 2) },
         ],
+        statics: vec![],
         regular: vec![column("n", Type::Bigint, 3), column("v", Type::Text, 4)],
+        dropped: Vec::new(),
         options: options.clone(),
     };
     let users = Table {
@@ -59,6 +61,7 @@ fn tables() -> [Table; 2] {
         store: 1,
         partition: vec![column("a", Type::Text, 0), column("b", Type::Int, 1)],
         clustering: vec![],
+        statics: vec![],
         regular: vec![column("v", Type::Blob, 2)],
         ..events.clone()
     };
@@ -150,7 +153,7 @@ fn clustering(day: i32, name: &str) -> Vec<u8> {
 }
 
 fn value(column: u16, timestamp: i64, value: &[u8]) -> Cell<'_> {
-    Cell { column: FIRST_COLUMN + column, timestamp, content: Content::Live(value) }
+    Cell { column: FIRST_COLUMN + column, path: None, timestamp, content: Content::Live(value) }
 }
 
 const FIRST: (i64, &[u8]) = (-7, &[0, 0, 0, 1]);
@@ -169,7 +172,7 @@ fn make(data: &Path) {
         schema.append(&Change::CreateTable { table }).unwrap();
     }
     let mut shard = Shard::open(data);
-    let marker = Cell { column: MARKER, timestamp: 10, content: Content::Live(b"") };
+    let marker = Cell { column: MARKER, path: None, timestamp: 10, content: Content::Live(b"") };
     for day in 0..4 {
         for name in ["a", "b'c", ""] {
             let cells = [marker, value(4, 10, b"text")];
@@ -177,14 +180,20 @@ fn make(data: &Path) {
         }
     }
     let expiring = |expires_s| Content::Expiring { value: b"short", ttl_s: 60, expires_s };
-    let lives = Cell { column: FIRST_COLUMN + 4, timestamp: 11, content: expiring(2000) };
+    let lives =
+        Cell { column: FIRST_COLUMN + 4, path: None, timestamp: 11, content: expiring(2000) };
     let expired = Cell { content: expiring(900), ..lives };
     shard.row(0, FIRST, &clustering(5, "lives"), &[lives]);
     shard.row(0, FIRST, &clustering(5, "expired"), &[expired]);
-    let gone = Cell { column: DELETION, timestamp: 20, content: Content::Dead { since_s: 500 } };
+    let gone = Cell {
+        column: DELETION,
+        path: None,
+        timestamp: 20,
+        content: Content::Dead { since_s: 500 },
+    };
     shard.row(0, FIRST, &clustering(0, "a"), &[gone]);
     let dead = Content::Dead { since_s: 500 };
-    let dead = Cell { column: FIRST_COLUMN + 4, timestamp: 20, content: dead };
+    let dead = Cell { column: FIRST_COLUMN + 4, path: None, timestamp: 20, content: dead };
     shard.row(0, FIRST, &clustering(1, "a"), &[dead]);
     let (from, to) = (clustering(2, ""), clustering(3, "\u{10ffff}"));
     let from = &from[..5];
@@ -296,6 +305,44 @@ fn data_of_version_1_is_read() {
     shard.close(true);
     let (checked, found) = findings(data.path());
     assert_eq!((checked.damages, found), (0, vec![]), "after more was flushed");
+}
+
+#[test]
+fn elements_of_collections_are_checked_and_printed() {
+    let data = tempfile::tempdir().unwrap();
+    fs::create_dir_all(data.path().join("shard-0")).unwrap();
+    fs::write(data.path().join("shards"), "1\n").unwrap();
+    let mut schema = Journal::open(&data.path().join("schema.log"), |_, _| {}).unwrap();
+    schema
+        .append(&Change::CreateKeyspace { name: "ks".into(), keyspace: Keyspace::default() })
+        .unwrap();
+    let kind = tare_cql::statement::parse_type("map<int, text>").unwrap();
+    let [events, _] = tables();
+    let table = Table { regular: vec![column("m", kind, 3)], ..events };
+    schema.append(&Change::CreateTable { table }).unwrap();
+    let mut shard = Shard::open(data.path());
+    let mut path = Vec::new();
+    key_encoding::push(&mut path, &Type::Int, false, &(-1_i32).to_be_bytes());
+    let element = Cell { path: Some(&path), ..value(3, 10, b"x") };
+    let emptied = Cell::dead(FIRST_COLUMN + 3, 9, 500);
+    shard.row(0, FIRST, &clustering(1, "a"), &[emptied, element]);
+    shard.close(true);
+    let (checked, found) = findings(data.path());
+    assert_eq!((checked.tables, checked.damages, found), (1, 0, vec![]));
+    let file = &table_files(data.path())[0];
+    let mut text = Vec::new();
+    dump(file, Format::Text, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let row = "day = 1, name = 'a': m deleted @ 9, at 500 s; m[-1] = 'x' @ 10";
+    assert!(text.contains(row), "{text}");
+    let mut json = Vec::new();
+    dump(file, Format::Json, &mut json).unwrap();
+    let json = String::from_utf8(json).unwrap();
+    let cell = r#"{"column":"m","element":"-1","timestamp":10,"value":"'x'"}"#;
+    assert!(json.contains(cell), "{json}");
+    // The version of the file says that it has elements.
+    let bytes = fs::read(file).unwrap();
+    assert!(bytes.windows(8).any(|window| window == b"TareTab2"));
 }
 
 #[test]

@@ -270,7 +270,9 @@ fn create_table(table: &Table, internals: bool) -> String {
     let mut lines = Vec::new();
     for (position, column) in table.columns().enumerate() {
         let key = if single && position == 0 { " PRIMARY KEY" } else { "" };
-        lines.push(format!("    {} {}{key}", quoted(&column.name), column.kind));
+        let is_static = table.statics.iter().any(|known| known.number == column.number);
+        let modifier = if is_static && column.number > 0 { " static" } else { key };
+        lines.push(format!("    {} {}{modifier}", quoted(&column.name), column.kind));
     }
     if !single {
         let partition = match table.partition.len() {

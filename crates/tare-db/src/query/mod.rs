@@ -2,8 +2,11 @@
 
 pub(crate) mod bind;
 pub(crate) mod catalog;
+pub(crate) mod collections;
+pub(crate) mod conditional;
 pub(crate) mod describe;
 pub(crate) mod failure;
+pub(crate) mod filter;
 pub(crate) mod key_encoding;
 pub(crate) mod options;
 pub(crate) mod paging_state;

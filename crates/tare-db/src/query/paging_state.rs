@@ -14,7 +14,7 @@ use crate::query::failure::Failure;
 
 const VERSION: u8 = 1;
 
-/// The row after which the next page goes on.
+/// The row after which the next page goes on; a filtering read may not have returned it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PagingState {
     /// Rows that LIMIT still allows.

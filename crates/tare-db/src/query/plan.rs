@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use tare_cql::response::EncodedColumns;
-use tare_cql::statement::{Comparison, Function, Statement};
+use tare_cql::statement::{Aggregate, Comparison, Function, Statement};
 use tare_cql::types::Type;
 
-use crate::query::catalog::Table;
+use crate::query::catalog::{Column, Table};
 use crate::query::replication::Replicas;
 
 /// A prepared statement.
@@ -16,6 +16,8 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
     /// The bind markers in order: name and type.
     pub(crate) markers: Vec<(String, Type)>,
+    /// Positions of the markers that are `Source::Collection`.
+    pub(crate) collections: Vec<u16>,
     /// The calls of functions, in the order in which to make them.
     pub(crate) calls: Vec<Call>,
     pub(crate) marker_columns: EncodedColumns,
@@ -30,6 +32,7 @@ pub(crate) struct Prepared {
 pub(crate) enum Plan {
     Modify(Modify),
     Batch(Batch),
+    Conditional(Conditional),
     Select(Select),
     System(SystemSelect),
     /// A statement that runs from its text (a change of the schema, USE, TRUNCATE, DESCRIBE), and
@@ -43,7 +46,8 @@ impl Plan {
         match self {
             Self::Select(select) => Some(&select.columns),
             Self::System(select) => Some(&select.columns),
-            Self::Modify(_) | Self::Batch(_) | Self::Other(..) => None,
+            // The columns of a conditional write depend on its outcome.
+            Self::Modify(_) | Self::Batch(_) | Self::Conditional(_) | Self::Other(..) => None,
         }
     }
 }
@@ -52,6 +56,8 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Marker(u16),
+    /// A marker whose value has sets or maps, which are put in order first.
+    Collection(u16),
     /// `None` is null.
     Literal(Option<Vec<u8>>),
     /// A position in `Prepared::calls`.
@@ -148,6 +154,10 @@ pub(crate) struct Modify {
     pub(crate) partitions: Partitions,
     pub(crate) rows: Rows,
     pub(crate) action: Action,
+    /// What the statement also does to the static columns of the same partitions.
+    pub(crate) statics: Option<Box<Modify>>,
+    /// Changes of columns that are collections and not frozen.
+    pub(crate) collections: Vec<CollectionWrite>,
     pub(crate) timestamp: Option<Source>,
     /// The default of the table.
     pub(crate) default_ttl_s: u32,
@@ -168,6 +178,30 @@ pub(crate) enum Action {
     Remove,
 }
 
+/// A change of a column that is a collection and not frozen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CollectionWrite {
+    pub(crate) column: u16,
+    pub(crate) kind: Type,
+    pub(crate) change: CollectionChange,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CollectionChange {
+    /// Replaces all elements.
+    Set(Source),
+    /// Adds elements; to a list at its end.
+    Add(Source),
+    /// Adds elements to a list at its front.
+    Prepend(Source),
+    /// Removes elements of a set, or the entries of a map with these keys: a set of this type.
+    Remove(Source, Type),
+    /// Writes one entry of a map, whose key has this type.
+    Put { key: (Source, Type), value: Source },
+    /// Removes one element of a set or one entry of a map, by a key of this type.
+    Delete(Source, Type),
+}
+
 /// Several writes in one statement.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -177,12 +211,46 @@ pub(crate) struct Batch {
     pub(crate) statements: Vec<Modify>,
 }
 
+/// Writes to one partition of which some have conditions: a statement, or a batch.
+#[derive(Debug)]
+pub(crate) struct Conditional {
+    pub(crate) is_batch: bool,
+    pub(crate) statements: Vec<(Modify, Option<Condition>)>,
+}
+
+/// What must hold for a row that a write names by its whole key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Exists,
+    NotExists,
+    Columns(Vec<ColumnCondition>),
+}
+
+/// A condition on the value of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnCondition {
+    pub(crate) column: Column,
+    pub(crate) test: ConditionTest,
+}
+
+/// A test of a value that may be null, as the values that it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConditionTest {
+    Compare(Comparison, Source),
+    NotEqual(Source),
+    In(Vec<Source>),
+    /// A marker that is bound to a list.
+    InMarker(Source),
+}
+
 #[derive(Debug)]
 pub(crate) struct Select {
     pub(crate) table: Arc<Table>,
     pub(crate) replicas: Replicas,
     pub(crate) partitions: Partitions,
     pub(crate) rows: Rows,
+    /// What a row must satisfy besides, so that it is no part of the result otherwise.
+    pub(crate) filters: Vec<Filter<Item>>,
     /// The rows of a partition come in descending order of their clustering keys.
     pub(crate) reversed: bool,
     /// The rows of several partitions come in one order, so that all of them have to be read first.
@@ -192,11 +260,30 @@ pub(crate) struct Select {
     pub(crate) items: Items,
     /// Columns whose cells are needed, ascending; `None` needs all of them.
     pub(crate) cells: Option<Vec<u16>>,
+    /// Set if the table has static columns.
+    pub(crate) statics: Option<StaticRead>,
     /// Whether the selection calls functions.
     pub(crate) calls: bool,
     pub(crate) per_partition_limit: Option<Source>,
     pub(crate) limit: Option<Source>,
     pub(crate) columns: EncodedColumns,
+}
+
+/// How a SELECT reads the static columns of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StaticRead {
+    /// The rows of the result need them.
+    pub(crate) joined: bool,
+    /// A partition that has nothing else is a row of the result, because the statement selects
+    /// whole partitions.
+    pub(crate) alone: bool,
+}
+
+impl Select {
+    /// Whether the static columns of each partition are read too.
+    pub(crate) fn reads_statics(&self) -> bool {
+        self.statics.is_some_and(|statics| statics.joined || statics.alone)
+    }
 }
 
 /// What a SELECT returns.
@@ -208,6 +295,58 @@ pub(crate) enum Items {
     CountOf(u16),
     /// These items of each row.
     Columns(Vec<Item>),
+    /// One row of each group.
+    Groups(Groups),
+}
+
+impl Item {
+    /// The value of a column that is not part of the key.
+    pub(crate) fn of(column: &Column) -> Self {
+        match column.kind.is_multi_cell() {
+            true => Self::Collection(column.number, column.kind.clone()),
+            false => Self::Cell(column.number),
+        }
+    }
+}
+
+impl Items {
+    /// Whether the result is one row of all rows.
+    pub(crate) fn is_one_row(&self) -> bool {
+        match self {
+            Self::Count | Self::CountOf(_) => true,
+            Self::Columns(_) => false,
+            Self::Groups(groups) => groups.by == GroupBy::All,
+        }
+    }
+}
+
+/// What a SELECT returns of each group of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub(crate) by: GroupBy,
+    pub(crate) items: Vec<GroupItem>,
+}
+
+/// What the rows of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupBy {
+    /// Nothing: there is one group.
+    All,
+    Partition,
+    /// The partition and so many clustering columns, from the first.
+    Clustering(usize),
+}
+
+/// An item of a selection of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GroupItem {
+    /// The item of the group's first row.
+    First(Item),
+    Count,
+    /// The number of rows that have a value.
+    CountOf(Item),
+    /// An aggregate of values of this type.
+    Fold(Aggregate, Item, Type),
 }
 
 /// An item of a selection.
@@ -219,6 +358,8 @@ pub(crate) enum Item {
     Clustering(usize),
     /// A column by its number.
     Cell(u16),
+    /// A column that is a collection and not frozen, by its number.
+    Collection(u16, Type),
     WriteTime(u16),
     Ttl(u16),
     /// The token of the partition.
@@ -231,27 +372,30 @@ pub(crate) enum Item {
 #[derive(Debug)]
 pub(crate) struct SystemSelect {
     pub(crate) table: &'static tare_cql::system_schema::SystemTable,
-    pub(crate) filters: Vec<Filter>,
+    /// Conditions on columns by their positions.
+    pub(crate) filters: Vec<Filter<usize>>,
     pub(crate) distinct: bool,
     pub(crate) items: SystemItems,
     pub(crate) limit: Option<Source>,
     pub(crate) columns: EncodedColumns,
 }
 
-/// A condition on a column of a system table. The column is known by its position.
+/// A condition on the values of some columns of a row, which are compared in their order. A row
+/// that lacks one of the values does not satisfy it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(crate) column: usize,
-    pub(crate) kind: Type,
+pub(crate) struct Filter<Place> {
+    /// Where a row has the values.
+    pub(crate) places: Vec<Place>,
+    /// The columns of these values, all of them ascending.
+    pub(crate) columns: Vec<Column>,
     pub(crate) test: FilterTest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FilterTest {
-    Compare(Comparison, Source),
-    In(Vec<Source>),
-    /// A marker that is bound to a list.
-    InMarker(Source),
+    /// `=` and IN.
+    Any(KeyCondition),
+    Compare(Comparison, Tuple),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

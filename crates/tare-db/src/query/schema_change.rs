@@ -7,7 +7,8 @@ use tare_cql::system_schema;
 use tare_cql::types::Type;
 use tare_store::cells::FIRST_COLUMN;
 
-use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
+use crate::query::catalog::{Catalog, Change, Column, DroppedColumn, Keyspace, Table, hash_uuid};
+use crate::query::collections::column_type;
 use crate::query::failure::Failure;
 use crate::query::key_encoding;
 use crate::query::options::TableOptions;
@@ -103,6 +104,12 @@ pub(crate) fn create_table(
         let at = columns.iter().position(|column| column.name == name);
         let unknown = || Failure::Invalid(format!("Unknown column '{name}' in PRIMARY KEY"));
         let column = columns.remove(at.ok_or_else(unknown)?);
+        if column.kind.is_multi_cell() {
+            return Err(Failure::Invalid(format!(
+                "Invalid non-frozen collection type {} for PRIMARY KEY column '{name}'",
+                column.kind
+            )));
+        }
         if !key_encoding::is_orderable(&column.kind) {
             return Err(Failure::Invalid(format!(
                 "{} type is not supported for PRIMARY KEY column '{name}'",
@@ -111,6 +118,16 @@ pub(crate) fn create_table(
         }
         Ok(column)
     };
+    let is_static = |name: &String| create.statics.contains(name);
+    let mut key = create.partition_key.iter().chain(create.clustering.iter().map(|(name, _)| name));
+    if let Some(name) = key.find(|name| is_static(name)) {
+        return Err(Failure::Invalid(format!(
+            "Static column '{name}' cannot be part of the PRIMARY KEY"
+        )));
+    }
+    if create.clustering.is_empty() && !create.statics.is_empty() {
+        return Err(static_without_clustering());
+    }
     let partition = create.partition_key.iter().map(|name| take(name));
     let partition = partition.collect::<Result<Vec<_>, _>>()?;
     let mut clustering = Vec::new();
@@ -134,16 +151,42 @@ pub(crate) fn create_table(
         Some(_) => return Err(Failure::Config("Invalid table id".into())),
     };
     let keyspace = keyspace.to_string();
-    let regular = columns;
-    let table = Table { keyspace, name, id, store, partition, clustering, regular, options };
+    let (statics, regular) =
+        columns.into_iter().partition(|column| create.statics.contains(&column.name));
+    let dropped = Vec::new();
+    let table = Table {
+        keyspace,
+        name,
+        id,
+        store,
+        partition,
+        clustering,
+        statics,
+        regular,
+        dropped,
+        options,
+    };
     Ok(Some(Change::CreateTable { table }))
 }
 
-pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<Change>, Failure> {
+/// `now_us` is the time of the change, in microseconds since the Unix epoch.
+pub(crate) fn alter_table(
+    table: &Table,
+    change: &TableChange,
+    now_us: i64,
+) -> Result<Option<Change>, Failure> {
     let mut altered = table.clone();
     match change {
         TableChange::Options(options) => altered.options.set(options)?,
-        TableChange::Add { columns, if_not_exists } => {
+        TableChange::Drop { columns, if_exists } => {
+            for name in columns {
+                drop_column(&mut altered, name, *if_exists, now_us)?;
+            }
+        }
+        TableChange::Add { columns, statics, if_not_exists } => {
+            if altered.clustering.is_empty() && !statics.is_empty() {
+                return Err(static_without_clustering());
+            }
             for (name, kind) in columns {
                 if altered.columns().any(|known| known.name == *name) {
                     if *if_not_exists {
@@ -156,32 +199,67 @@ pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
                 let number = altered.next_number().ok_or_else(too_many)?;
                 let column = column(name, kind, number)?;
                 let counters = altered.has_counters();
-                if (column.kind == Type::Counter) != counters && !altered.regular.is_empty() {
+                if (column.kind == Type::Counter) != counters && altered.written().next().is_some()
+                {
                     return Err(Failure::invalid(
                         "Cannot mix counter and non counter columns in the same table",
                     ));
                 }
-                altered.regular.push(column);
+                match statics.contains(name) {
+                    true => altered.statics.push(column),
+                    false => altered.regular.push(column),
+                }
             }
             if altered.columns().count() > COLUMNS_MAX {
                 return Err(too_many());
             }
+            altered.statics.sort_by(|a, b| a.name.cmp(&b.name));
             altered.regular.sort_by(|a, b| a.name.cmp(&b.name));
         }
     }
     Ok((altered != *table).then_some(Change::AlterTable { table: altered }))
 }
 
+/// Removes a column. Its number is never used again, so that its values do not come back with a
+/// later column of the same name.
+fn drop_column(
+    table: &mut Table,
+    name: &str,
+    if_exists: bool,
+    dropped_us: i64,
+) -> Result<(), Failure> {
+    let Some(at) = table.regular.iter().position(|column| column.name == name) else {
+        if table.statics.iter().any(|column| column.name == name) {
+            return Err(Failure::invalid("dropping static columns is not supported"));
+        }
+        return match table.columns().any(|column| column.name == name) {
+            true => Err(Failure::Invalid(format!("Cannot drop PRIMARY KEY column {name}"))),
+            false if if_exists => Ok(()),
+            false => Err(Failure::Invalid(format!(
+                "Column {name} was not found in table '{}.{}'",
+                table.keyspace, table.name
+            ))),
+        };
+    };
+    let column = table.regular.remove(at);
+    table.dropped.retain(|dropped| dropped.column.name != name);
+    table.dropped.push(DroppedColumn { column, dropped_us });
+    table.dropped.sort_by(|a, b| a.column.name.cmp(&b.column.name));
+    Ok(())
+}
+
 /// A new column, if its type allows one. Counters can be declared, because load tools declare them
 /// even if they do not use them; statements on their tables are refused.
 fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
-    if Type::scalar(&kind.to_string()).is_none() {
-        let what = if matches!(kind, Type::Tuple(_)) { "tuples" } else { "collections" };
-        return Err(Failure::Invalid(format!(
-            "{what} as columns are not supported: column {name} of type {kind}"
-        )));
-    }
-    Ok(Column { name: name.into(), kind: kind.clone(), number, descending: false })
+    let kind = column_type(kind)?;
+    Ok(Column { name: name.into(), kind, number, descending: false })
+}
+
+fn static_without_clustering() -> Failure {
+    Failure::invalid(
+        "Static columns are only useful (and thus allowed) if the table has at least one \
+         clustering column",
+    )
 }
 
 fn too_many() -> Failure {

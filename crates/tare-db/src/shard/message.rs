@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tare_cql::response::Reply;
 
 use crate::net::reactor::ConnId;
+use crate::query::conditional::ConditionalWrite;
 use crate::query::failure::Failure;
 use crate::query::read_task::{Origin, ReadTask};
 
@@ -22,7 +23,9 @@ pub(crate) enum Message {
     LoggedIn { conn: ConnId, reply: Reply, result: Result<(), Failure> },
     /// A read that goes on at this shard.
     Read(Box<ReadTask>),
-    /// The answer to `Read`, as a finished frame.
+    /// A write with conditions on a partition of this shard.
+    Conditional(Box<ConditionalWrite>),
+    /// The answer to `Read` or `Conditional`, as a finished frame.
     Answer { conn: ConnId, frame: Vec<u8> },
     /// An event for clients that registered for changes of the schema, in version 4.
     SchemaEvent(Arc<[u8]>),

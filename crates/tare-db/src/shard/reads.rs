@@ -1,4 +1,5 @@
-//! Reads under way: those that yielded to other work, and those that wait for blocks of tables.
+//! Reads under way, and writes that have to read before: those that yielded to other work, and
+//! those that wait for blocks of tables.
 //!
 //! A read that waits keeps its rows and the blocks that it has, so that every try gets further. How
 //! many may wait is bounded (`Budget::waiting_reads_max`); beyond it reads are refused as
@@ -8,6 +9,7 @@ use std::collections::VecDeque;
 
 use tare_store::Pins;
 
+use crate::query::conditional::ConditionalWrite;
 use crate::query::failure::Failure;
 use crate::query::read_task::ReadTask;
 use crate::shard::Shard;
@@ -15,13 +17,31 @@ use crate::shard::Shard;
 /// Reads that resume in one iteration. Their answers leave before the next ones resume.
 const RESUMED_MAX: usize = 16;
 
+/// A read that cannot go on at once, with its blocks.
+#[derive(Debug)]
+pub(crate) enum Suspended {
+    Read(Box<ReadTask>, Pins),
+    /// A write with conditions has pins for each of the rows that it reads.
+    Conditional(Box<ConditionalWrite>, Vec<Pins>),
+}
+
+impl Suspended {
+    /// Whether the blocks that it waits for have come.
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Read(_, pins) => pins.is_ready(),
+            Self::Conditional(_, pins) => pins.iter().all(Pins::is_ready),
+        }
+    }
+}
+
 /// The reads under way.
 #[derive(Debug)]
 pub(crate) struct Reads {
     /// Reads that yielded and can go on at any time.
-    runnable: VecDeque<(Box<ReadTask>, Pins)>,
+    runnable: VecDeque<Suspended>,
     /// Reads that wait for blocks.
-    waiting: Vec<(Box<ReadTask>, Pins)>,
+    waiting: Vec<Suspended>,
     waiting_max: usize,
     /// Whether an operation on a file has ended since the waiting reads were checked.
     has_new_blocks: bool,
@@ -45,11 +65,11 @@ impl Reads {
     }
 
     /// Keeps a read that yielded.
-    pub(crate) fn push_runnable(&mut self, task: Box<ReadTask>, pins: Pins) {
-        self.runnable.push_back((task, pins));
+    pub(crate) fn push_runnable(&mut self, read: Suspended) {
+        self.runnable.push_back(read);
     }
 
-    pub(crate) fn pop_runnable(&mut self) -> Option<(Box<ReadTask>, Pins)> {
+    fn pop_runnable(&mut self) -> Option<Suspended> {
         self.runnable.pop_front()
     }
 
@@ -68,15 +88,11 @@ impl Reads {
 
 impl Shard {
     /// Keeps a read until its blocks have come. The caller reports a refusal.
-    pub(crate) fn wait_for_blocks(
-        &mut self,
-        mut task: Box<ReadTask>,
-        pins: Pins,
-    ) -> Result<(), Failure> {
+    pub(crate) fn suspend(&mut self, mut read: Suspended) -> Result<(), Failure> {
         let reads = &mut self.reads;
-        if pins.is_ready() {
+        if read.is_ready() {
             // The missing blocks have come or are gone: no operation would resume the read.
-            reads.push_runnable(task, pins);
+            reads.push_runnable(read);
             return Ok(());
         }
         if reads.waiting.len() >= reads.waiting_max {
@@ -85,9 +101,26 @@ impl Shard {
             return Err(Failure::Overloaded(message.into()));
         }
         self.telemetry.counters.parked += 1;
-        self.telemetry.counters.disk_reads += u64::from(task.waits_for_disk());
-        reads.waiting.push((task, pins));
+        if let Suspended::Read(task, _) = &mut read {
+            self.telemetry.counters.disk_reads += u64::from(task.waits_for_disk());
+        }
+        reads.waiting.push(read);
         Ok(())
+    }
+
+    /// Goes on with a read.
+    fn resume(&mut self, read: Suspended) {
+        match read {
+            Suspended::Read(task, pins) => self.advance(task, pins),
+            Suspended::Conditional(write, pins) => self.advance_conditional(write, pins),
+        }
+    }
+
+    /// Goes on with one read that yielded.
+    pub(super) fn step_runnable(&mut self) -> bool {
+        let Some(read) = self.reads.pop_runnable() else { return false };
+        self.resume(read);
+        true
     }
 
     /// Resumes the reads whose blocks have come. Returns whether there were any.
@@ -96,8 +129,8 @@ impl Shard {
         let mut at = 0;
         let mut resumed = 0;
         // Reads that have to wait again go to the end, where they are not ready.
-        while let Some((_, pins)) = self.reads.waiting.get(at) {
-            if !pins.is_ready() {
+        while let Some(read) = self.reads.waiting.get(at) {
+            if !read.is_ready() {
                 at += 1;
                 continue;
             }
@@ -105,8 +138,8 @@ impl Shard {
                 self.reads.has_new_blocks = true;
                 break;
             }
-            let (task, pins) = self.reads.waiting.swap_remove(at);
-            self.advance(task, pins);
+            let read = self.reads.waiting.swap_remove(at);
+            self.resume(read);
             resumed += 1;
         }
         resumed > 0

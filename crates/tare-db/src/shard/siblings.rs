@@ -97,6 +97,7 @@ impl Shard {
                 Message::Written { conn, reply, result } => self.written(conn, reply, result),
                 Message::LoggedIn { conn, reply, result } => self.logged_in(conn, reply, result),
                 Message::Read(task) => self.advance(task, Pins::default()),
+                Message::Conditional(write) => self.advance_conditional(write, Vec::new()),
                 Message::Answer { conn, frame } => self.answer(conn, &frame),
                 Message::SchemaEvent(frame) => self.connections.push_schema_event(&frame),
             }

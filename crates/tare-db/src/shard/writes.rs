@@ -42,11 +42,22 @@ pub(crate) struct MultiShardWrite {
     pub(crate) warnings: Warnings,
 }
 
+/// The answer to a write with conditions, which is sent when the write is durable.
+#[derive(Debug)]
+struct LateAnswer {
+    ticket: Ticket,
+    origin: Origin,
+    frame: Vec<u8>,
+    begun_ns: u64,
+}
+
 /// The writes under way.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     /// Writes that wait until they are durable, oldest first.
     pending: VecDeque<PendingWrite>,
+    /// Answers to writes with conditions, oldest first.
+    late: VecDeque<LateAnswer>,
     /// Writes to several shards, by connection and stream.
     multi_shard: BTreeMap<(ConnId, i16), MultiShardWrite>,
     /// The latest timestamp that this shard has given to a write, in microseconds.
@@ -56,7 +67,7 @@ pub(crate) struct Writes {
 impl Writes {
     /// Number of writes that wait until they are durable.
     pub(super) fn pending(&self) -> usize {
-        self.pending.len()
+        self.pending.len() + self.late.len()
     }
 
     /// A timestamp for a write, in microseconds. A shard gives none twice.
@@ -156,17 +167,36 @@ impl Shard {
         self.writes.pending.push_back(PendingWrite { ticket, client, begun_ns });
     }
 
+    /// Sends an answer when the write of the ticket is durable.
+    pub(crate) fn answer_late(
+        &mut self,
+        ticket: Ticket,
+        origin: Origin,
+        frame: Vec<u8>,
+        begun_ns: u64,
+    ) {
+        self.writes.late.push_back(LateAnswer { ticket, origin, frame, begun_ns });
+    }
+
     fn answer_durable(&mut self) {
         let durable = self.store.durable();
         while let Some(write) = self.writes.pop_durable(durable) {
             self.telemetry.answered_late(self.clock, Operation::Write, write.begun_ns);
             self.answer_write(write.client, Ok(()));
         }
+        while let Some(answer) = self.writes.late.pop_front_if(|late| late.ticket.0 < durable) {
+            self.telemetry.answered_late(self.clock, Operation::Write, answer.begun_ns);
+            self.deliver(answer.origin, |out| out.extend_from_slice(&answer.frame));
+        }
     }
 
     fn fail_pending(&mut self, failure: &Failure) {
         for write in std::mem::take(&mut self.writes.pending) {
             self.answer_write(write.client, Err(failure.clone()));
+        }
+        for LateAnswer { origin, .. } in std::mem::take(&mut self.writes.late) {
+            self.telemetry.counters.errors += 1;
+            self.deliver(origin, |out| failure.encode(out, origin.reply));
         }
     }
 

@@ -5,6 +5,7 @@
 //! The model keeps every write for ever and computes the visible rows from all of them.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use proptest::prelude::*;
@@ -17,7 +18,7 @@ use crate::server::{Client, Server};
 
 /// Statements of one case at most, and cases on each server.
 const STATEMENTS_MAX: usize = 40;
-const CASES: u32 = 100;
+const CASES: u32 = 60;
 /// Number of tables that exist over a restart.
 const RESTART_TABLES: usize = 20;
 const RESTARTS: usize = 5;
@@ -27,7 +28,9 @@ type Key = (i32, i32, &'static str);
 
 const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
-const SELECTIONS: [&str; 4] = ["k, c, d, v, w", "k", "w", "d, v"];
+/// Keys of the map; their order is not that of their bytes.
+const MAP_KEYS: std::ops::Range<i32> = -2..2;
+const SELECTIONS: [&str; 5] = ["k, c, d, s, v, w, m", "k", "w", "d, v", "m, v"];
 
 /// A bound on two columns, and whether it is inclusive.
 type Edge = ((i32, &'static str), bool);
@@ -65,6 +68,11 @@ impl Target {
         }
     }
 
+    /// Whether it is all rows, so that the static column belongs to it.
+    fn is_whole(self) -> bool {
+        self.condition().is_empty()
+    }
+
     fn condition(self) -> String {
         match self {
             Self::Partition => String::new(),
@@ -95,12 +103,68 @@ impl Target {
     }
 }
 
+/// A map that is not frozen.
+type Map = BTreeMap<i32, i32>;
+
+/// A change of the map of a row.
+#[derive(Clone, Debug)]
+enum MapChange {
+    Replace(Map),
+    Add(Map),
+    Put(i32, Option<i32>),
+    Remove(Vec<i32>),
+    Delete(i32),
+    Clear,
+}
+
+impl MapChange {
+    /// What the change writes to one entry; null deletes it.
+    fn of_key(&self, key: i32) -> Option<Option<i32>> {
+        match self {
+            Self::Replace(map) | Self::Add(map) => map.get(&key).map(|value| Some(*value)),
+            Self::Put(put, value) if *put == key => Some(*value),
+            Self::Remove(keys) if keys.contains(&key) => Some(None),
+            Self::Delete(deleted) if *deleted == key => Some(None),
+            _ => None,
+        }
+    }
+
+    /// The timestamp of the deletion of all older entries, if there is one.
+    fn deletes(&self, timestamp: i64) -> Option<i64> {
+        match self {
+            Self::Replace(_) => Some(timestamp - 1),
+            Self::Clear => Some(timestamp),
+            _ => None,
+        }
+    }
+}
+
+fn map_literal(map: &Map) -> String {
+    let entries: Vec<_> = map.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// The visible part of a row.
+#[derive(Clone, Debug)]
+struct VisibleRow {
+    values: [Option<i32>; VALUES],
+    map: Map,
+}
+
+impl VisibleRow {
+    fn map_text(&self) -> String {
+        if self.map.is_empty() { "null".to_owned() } else { map_literal(&self.map) }
+    }
+}
+
 /// A write.
 #[derive(Clone, Debug)]
 enum Change {
     Insert { key: Key, values: [Option<Option<i32>>; VALUES] },
     Update { key: Key, values: [Option<Option<i32>>; VALUES] },
     Clear { key: Key, column: usize },
+    Map { key: Key, change: MapChange },
+    Static { k: i32, value: Option<i32> },
     Delete { k: i32, target: Target },
 }
 
@@ -124,6 +188,57 @@ struct Query {
     selection: usize,
     /// `token(k) > token(x)`
     token_above: Option<i32>,
+    /// What rows must satisfy besides; the query has ALLOW FILTERING.
+    filter: Option<Filter>,
+}
+
+/// A condition that the order of the keys does not serve.
+#[derive(Clone, Copy, Debug)]
+enum Filter {
+    /// A value in the column `v` or `w`, compared as by the sign.
+    Value(usize, &'static str, i32),
+    /// `d >= x`
+    Text(&'static str),
+    /// `k < x AND c = y`
+    Keys(i32, i32),
+}
+
+impl Filter {
+    fn holds(self, (k, c, d): Key, row: &VisibleRow) -> bool {
+        match self {
+            Self::Value(column, sign, wanted) => {
+                row.values[column].is_some_and(|value| match sign {
+                    "=" => value == wanted,
+                    "<" => value < wanted,
+                    _ => value >= wanted,
+                })
+            }
+            Self::Text(wanted) => d >= wanted,
+            Self::Keys(below, wanted) => k < below && c == wanted,
+        }
+    }
+
+    fn condition(self) -> String {
+        match self {
+            Self::Value(column, sign, wanted) => {
+                format!("{} {sign} {wanted}", column_name(column))
+            }
+            Self::Text(wanted) => format!("d >= '{wanted}'"),
+            Self::Keys(below, wanted) => format!("k < {below} AND c = {wanted}"),
+        }
+    }
+
+    /// Whether a query may have the filter beside its other conditions.
+    fn fits(self, keys: bool, token: bool, target: Target) -> bool {
+        match self {
+            Self::Value(..) => true,
+            // These restrict no column twice.
+            Self::Text(_) => {
+                matches!(target, Target::Partition | Target::Column(_) | Target::Slice(..))
+            }
+            Self::Keys(..) => !keys && !token && matches!(target, Target::Partition),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -131,6 +246,80 @@ enum Step {
     Write(Stamped),
     Batch(Vec<Stamped>),
     Query(Query),
+    Conditional(Conditional),
+}
+
+/// A write that is applied if its condition holds.
+#[derive(Clone, Debug)]
+struct Conditional {
+    change: Change,
+    /// Without a value the condition is that the row exists, or not if the change is an INSERT.
+    value: Option<(usize, Option<i32>)>,
+}
+
+impl Conditional {
+    fn key(&self) -> Key {
+        match &self.change {
+            Change::Insert { key, .. }
+            | Change::Update { key, .. }
+            | Change::Clear { key, .. }
+            | Change::Map { key, .. } => *key,
+            Change::Delete { k, target: Target::Row(c, d) } => (*k, *c, *d),
+            Change::Delete { .. } | Change::Static { .. } => {
+                unreachable!("a condition is on one row")
+            }
+        }
+    }
+
+    fn condition(&self) -> String {
+        match (&self.change, self.value) {
+            (Change::Insert { .. }, _) => "IF NOT EXISTS".into(),
+            (_, None) => "IF EXISTS".into(),
+            (_, Some((column, value))) => {
+                let value = value.map_or("null".into(), |value| value.to_string());
+                format!("IF {} = {value}", column_name(column))
+            }
+        }
+    }
+
+    fn holds(&self, row: Option<&VisibleRow>) -> bool {
+        match (&self.change, self.value) {
+            (Change::Insert { .. }, _) => row.is_none(),
+            (_, None) => row.is_some(),
+            (_, Some((column, value))) => row.and_then(|row| row.values[column]) == value,
+        }
+    }
+
+    /// Runs the write and checks its answer.
+    fn run(&self, client: &mut Client, model: &mut Model) -> Result<(), TestCaseError> {
+        // The server's time is later than all timestamps of the test.
+        let timestamp = 1_000 + i64::try_from(model.writes.len()).unwrap_or(i64::MAX);
+        let write = Stamped { timestamp, change: self.change.clone() };
+        let text = format!("{} {}", write.statement(false), self.condition());
+        let row = model.row(self.key());
+        let answer = client.query(&text);
+        prop_assert_eq!(&answer.error, &None, "{}", text);
+        let show = |value: Option<i32>| value.map_or("null".into(), |value| value.to_string());
+        let holds = self.holds(row.as_ref());
+        let expect = match (holds, &row, self.value) {
+            (true, ..) => "true".to_owned(),
+            (false, None, _) => "false".to_owned(),
+            (false, Some(row), Some((column, _)))
+                if !matches!(self.change, Change::Insert { .. }) =>
+            {
+                format!("false {}", show(row.values[column]))
+            }
+            (false, Some(row), _) => {
+                let ((k, c, d), [v, w]) = (self.key(), row.values.map(show));
+                format!("false {k} {c} '{d}' {} {v} {w}", row.map_text())
+            }
+        };
+        prop_assert_eq!(&answer.rows, &[expect], "{}", text);
+        if holds {
+            model.writes.push(write);
+        }
+        Ok(())
+    }
 }
 
 fn column_name(column: usize) -> &'static str {
@@ -167,6 +356,26 @@ impl Stamped {
                 let name = column_name(*column);
                 format!("DELETE {name} FROM t{using} WHERE k = {k} AND c = {c} AND d = '{d}'")
             }
+            Change::Map { key: (k, c, d), change } => {
+                let row = format!("WHERE k = {k} AND c = {c} AND d = '{d}'");
+                let set = match change {
+                    MapChange::Replace(map) => format!("m = {}", map_literal(map)),
+                    MapChange::Add(map) => format!("m = m + {}", map_literal(map)),
+                    MapChange::Put(key, value) => format!("m[{key}] = {}", literal(value)),
+                    MapChange::Remove(keys) => {
+                        let keys = keys.iter().map(i32::to_string).collect::<Vec<_>>();
+                        format!("m -= {{{}}}", keys.join(", "))
+                    }
+                    MapChange::Delete(key) => {
+                        return format!("DELETE m[{key}] FROM t{using} {row}");
+                    }
+                    MapChange::Clear => return format!("DELETE m FROM t{using} {row}"),
+                };
+                format!("UPDATE t{using} SET {set} {row}")
+            }
+            Change::Static { k, value } => {
+                format!("UPDATE t{using} SET s = {} WHERE k = {k}", literal(value))
+            }
             Change::Delete { k, target } => {
                 format!("DELETE FROM t{using} WHERE k = {k}{}", target.condition())
             }
@@ -174,14 +383,53 @@ impl Stamped {
     }
 }
 
-#[derive(Default)]
 struct Model {
     writes: Vec<Stamped>,
+    /// Whether the table has a static column. Such a table has no conditional writes.
+    has_static: bool,
 }
 
 impl Model {
-    /// The visible part of a row: its values, if it exists.
-    fn row(&self, key: Key) -> Option<[Option<i32>; VALUES]> {
+    fn new(has_static: bool) -> Self {
+        Self { writes: Vec::new(), has_static }
+    }
+
+    /// Whether the table takes such a change.
+    fn takes(&self, change: &Change) -> bool {
+        self.has_static || !matches!(change, Change::Static { .. })
+    }
+
+    /// The value of a cell, of which no write up to the time `hidden` counts. A deletion wins over
+    /// a value of the same time.
+    fn newest(&self, hidden: i64, cell: &dyn Fn(&Change) -> Option<Option<i32>>) -> Option<i32> {
+        let writes = self.writes.iter().filter(|write| write.timestamp > hidden);
+        let found = writes.filter_map(|w| cell(&w.change).map(|value| (w.timestamp, value)));
+        let rank = |(timestamp, value): &(i64, Option<i32>)| {
+            (*timestamp, value.is_none(), value.map(i32::to_be_bytes))
+        };
+        found.max_by_key(rank).and_then(|(_, value)| value)
+    }
+
+    /// The value of the static column of a partition.
+    fn static_value(&self, of: i32) -> Option<i32> {
+        let deletions = self.writes.iter().filter_map(|write| match &write.change {
+            Change::Delete { k, target } if *k == of && target.is_whole() => Some(write.timestamp),
+            _ => None,
+        });
+        self.newest(deletions.max().unwrap_or(i64::MIN), &|change| match change {
+            Change::Static { k, value } if *k == of => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// The number of rows of a partition in a result. A static value alone is one.
+    fn count(&self, k: i32) -> usize {
+        let rows = self.partition(k).len();
+        if rows == 0 { usize::from(self.static_value(k).is_some()) } else { rows }
+    }
+
+    /// The visible part of a row, if it exists.
+    fn row(&self, key: Key) -> Option<VisibleRow> {
         let hidden = self.writes.iter().filter_map(|write| match &write.change {
             Change::Delete { k, target } if *k == key.0 && target.holds(key) => {
                 Some(write.timestamp)
@@ -189,15 +437,7 @@ impl Model {
             _ => None,
         });
         let hidden = hidden.max().unwrap_or(i64::MIN);
-        // Each write to a cell: its time and value. A deletion wins over a value of the same time.
-        let newest = |cell: &dyn Fn(&Change) -> Option<Option<i32>>| {
-            let writes = self.writes.iter().filter(|write| write.timestamp > hidden);
-            let found = writes.filter_map(|w| cell(&w.change).map(|value| (w.timestamp, value)));
-            let rank = |value: &Option<i32>| (value.is_none(), value.map(i32::to_be_bytes));
-            found
-                .max_by(|a, b| a.0.cmp(&b.0).then_with(|| rank(&a.1).cmp(&rank(&b.1))))
-                .and_then(|(_, value)| value)
-        };
+        let newest = |cell: &dyn Fn(&Change) -> Option<Option<i32>>| self.newest(hidden, cell);
         let marker = newest(&|change| match change {
             Change::Insert { key: of, .. } if *of == key => Some(Some(0)),
             _ => None,
@@ -216,14 +456,35 @@ impl Model {
             })
         };
         let values = [value(0), value(1)];
-        (marker.is_some() || values.iter().any(Option::is_some)).then_some(values)
+        let of_map = |write: &Stamped| match &write.change {
+            Change::Map { key: of, change } if *of == key => change.deletes(write.timestamp),
+            _ => None,
+        };
+        let emptied = self.writes.iter().filter_map(of_map).max().unwrap_or(i64::MIN).max(hidden);
+        let mut map = Map::new();
+        for entry in MAP_KEYS {
+            let writes = self.writes.iter().filter(|write| write.timestamp > emptied);
+            let of_entry = |write: &Stamped| match &write.change {
+                Change::Map { key: of, change } if *of == key => {
+                    change.of_key(entry).map(|value| (write.timestamp, value))
+                }
+                _ => None,
+            };
+            let rank = |(timestamp, value): &(i64, Option<i32>)| {
+                (*timestamp, value.is_none(), value.map(i32::to_be_bytes))
+            };
+            let newest = writes.filter_map(of_entry).max_by_key(rank);
+            map.extend(newest.and_then(|(_, value)| value).map(|value| (entry, value)));
+        }
+        let exists = marker.is_some() || values.iter().any(Option::is_some) || !map.is_empty();
+        exists.then_some(VisibleRow { values, map })
     }
 
-    fn partition(&self, k: i32) -> Vec<(Key, [Option<i32>; VALUES])> {
+    fn partition(&self, k: i32) -> Vec<(Key, VisibleRow)> {
         let mut rows = Vec::new();
         for c in (0..4).rev() {
             for d in TEXTS {
-                rows.extend(self.row((k, c, d)).map(|values| ((k, c, d), values)));
+                rows.extend(self.row((k, c, d)).map(|row| ((k, c, d), row)));
             }
         }
         rows
@@ -242,25 +503,47 @@ impl Model {
         let mut found = Vec::new();
         for k in keys {
             let mut rows = self.partition(k);
+            let s = self.static_value(k);
+            let is_alone = query.target.is_whole() && query.filter.is_none();
+            let is_alone = is_alone && s.is_some() && rows.is_empty();
+            let s = match self.has_static {
+                true => format!(" {}", s.map_or("null".into(), |s| s.to_string())),
+                false => String::new(),
+            };
+            if is_alone {
+                let row = match (query.distinct, query.selection) {
+                    (true, _) => format!("{k}{s}"),
+                    (false, 1) => k.to_string(),
+                    (false, 2) => "null".into(),
+                    (false, 3 | 4) => "null null".into(),
+                    _ => format!("{k} null null{s} null null null"),
+                };
+                found.push((None, row));
+            }
             rows.retain(|(key, _)| query.target.holds(*key));
+            rows.retain(|(key, row)| query.filter.is_none_or(|f| f.holds(*key, row)));
             if query.reversed {
                 rows.reverse();
             }
             let most = if query.distinct { Some(1) } else { query.per_partition };
             rows.truncate(most.unwrap_or(usize::MAX));
-            for ((k, c, d), values) in rows {
-                let [v, w] = values.map(|value| value.map_or("null".into(), |v| v.to_string()));
+            for ((k, c, d), row) in rows {
+                let m = row.map_text();
+                let [v, w] = row.values.map(|value| value.map_or("null".into(), |v| v.to_string()));
                 let row = match (query.distinct, query.selection) {
-                    (true, _) | (false, 1) => k.to_string(),
+                    (true, _) => format!("{k}{s}"),
+                    (false, 1) => k.to_string(),
                     (false, 2) => w,
                     (false, 3) => format!("'{d}' {v}"),
-                    _ => format!("{k} {c} '{d}' {v} {w}"),
+                    (false, 4) => format!("{m} {v}"),
+                    _ => format!("{k} {c} '{d}'{s} {v} {w} {m}"),
                 };
-                found.push(((k, c, d), row));
+                found.push((Some((c, d)), row));
             }
         }
         if query.is_merged() {
-            found.sort_by_key(|((_, c, d), _)| (*c, Reverse(*d)));
+            // The static columns come before all rows, so last in the reversed order.
+            found.sort_by_key(|(row, _)| (row.is_none(), row.map(|(c, d)| (c, Reverse(d)))));
         }
         found.truncate(query.limit.unwrap_or(usize::MAX));
         found.into_iter().map(|(_, row)| row).collect()
@@ -273,8 +556,9 @@ impl Query {
         self.reversed && self.keys.as_ref().is_some_and(|keys| keys.len() > 1)
     }
 
-    fn statement(&self) -> String {
-        let what = if self.distinct { "DISTINCT k" } else { SELECTIONS[self.selection] };
+    fn statement(&self, has_static: bool) -> String {
+        let what = if self.distinct { "DISTINCT k, s" } else { SELECTIONS[self.selection] };
+        let what = if has_static { what.to_owned() } else { what.replace(", s", "") };
         let mut text = format!("SELECT {what} FROM t");
         match &self.keys {
             Some(keys) if keys.len() == 1 => {
@@ -291,6 +575,10 @@ impl Query {
             }
         }
         text.push_str(&self.target.condition());
+        if let Some(filter) = self.filter {
+            let word = if text.contains("WHERE") { "AND" } else { "WHERE" };
+            let _ = write!(text, " {word} {}", filter.condition());
+        }
         if self.reversed {
             text.push_str(" ORDER BY c ASC");
         }
@@ -300,8 +588,20 @@ impl Query {
         if let Some(limit) = self.limit {
             let _ = write!(text, " LIMIT {limit}");
         }
+        if self.filter.is_some() {
+            text.push_str(" ALLOW FILTERING");
+        }
         text
     }
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let sign = prop::sample::select(vec!["=", "<", ">="]);
+    prop_oneof![
+        (0..VALUES, sign, 0..3).prop_map(|(column, sign, x)| Filter::Value(column, sign, x)),
+        text().prop_map(Filter::Text),
+        (0..5, 0..4).prop_map(|(below, c)| Filter::Keys(below, c)),
+    ]
 }
 
 fn text() -> impl Strategy<Value = &'static str> {
@@ -336,7 +636,22 @@ fn change() -> impl Strategy<Value = Change> {
             Change::Update { key, values }
         }),
         1 => (key(), 0..VALUES).prop_map(|(key, column)| Change::Clear { key, column }),
+        2 => (0..4, prop::option::weighted(0.8, 0..3))
+            .prop_map(|(k, value)| Change::Static { k, value }),
+        4 => (key(), map_change()).prop_map(|(key, change)| Change::Map { key, change }),
         2 => (0..4, target()).prop_map(|(k, target)| Change::Delete { k, target }),
+    ]
+}
+
+fn map_change() -> impl Strategy<Value = MapChange> {
+    let map = || prop::collection::btree_map(MAP_KEYS, 0..3, 0..4);
+    prop_oneof![
+        map().prop_map(MapChange::Replace),
+        map().prop_map(MapChange::Add),
+        (MAP_KEYS, prop::option::weighted(0.8, 0..3)).prop_map(|(k, v)| MapChange::Put(k, v)),
+        prop::collection::vec(MAP_KEYS, 0..3).prop_map(MapChange::Remove),
+        MAP_KEYS.prop_map(MapChange::Delete),
+        Just(MapChange::Clear),
     ]
 }
 
@@ -344,7 +659,8 @@ fn query() -> impl Strategy<Value = Query> {
     let keys = prop::option::weighted(0.7, prop::collection::vec(0..5, 1..4));
     let some = || prop::option::weighted(0.3, 1..6_usize);
     let flags = (any::<bool>(), prop::bool::weighted(0.2));
-    let more = (prop::option::of(0..5), 0..SELECTIONS.len());
+    let filter = prop::option::weighted(0.3, filter());
+    let more = (prop::option::of(0..5), 0..SELECTIONS.len(), filter);
     (keys, target(), some(), some(), 1..6, flags, more).prop_map(
         |(
             keys,
@@ -353,11 +669,13 @@ fn query() -> impl Strategy<Value = Query> {
             limit,
             page_size,
             (reversed, distinct),
-            (token_above, selection),
+            (token_above, selection, filter),
         )| {
             // Without a partition there are no conditions on its rows.
             let target = if keys.is_none() || distinct { Target::Partition } else { target };
             let reversed = reversed && keys.is_some() && !distinct;
+            let token = keys.is_none() && token_above.is_some();
+            let filter = filter.filter(|f| !distinct && f.fits(keys.is_some(), token, target));
             Query {
                 keys,
                 target,
@@ -368,9 +686,21 @@ fn query() -> impl Strategy<Value = Query> {
                 distinct,
                 selection,
                 token_above,
+                filter,
             }
         },
     )
+}
+
+fn conditional() -> impl Strategy<Value = Conditional> {
+    let value = prop::option::of((0..VALUES, prop::option::of(0..3)));
+    let of_row = change().prop_filter("of a row", |one| !matches!(one, Change::Static { .. }));
+    (of_row, value).prop_map(|(mut change, value)| {
+        if let Change::Delete { target, .. } = &mut change {
+            *target = Target::Row(1, TEXTS[1]);
+        }
+        Conditional { change, value }
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -383,11 +713,12 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Batch(writes)
         }),
         4 => query().prop_map(Step::Query),
+        1 => conditional().prop_map(Step::Conditional),
     ]
 }
 
 fn check(client: &mut Client, model: &Model, query: &Query) -> Result<(), TestCaseError> {
-    let text = query.statement();
+    let text = query.statement(model.has_static);
     let expect = model.answer(query);
     let whole = client.query(&text);
     prop_assert_eq!(&whole.error, &None, "{}", text);
@@ -412,19 +743,27 @@ fn check(client: &mut Client, model: &Model, query: &Query) -> Result<(), TestCa
 fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), TestCaseError> {
     for step in steps {
         let text = match step {
+            Step::Write(write) if !model.takes(&write.change) => continue,
             Step::Write(write) => {
                 model.writes.push(write.clone());
                 write.statement(true)
             }
             Step::Batch(writes) => {
-                model.writes.extend_from_slice(writes);
+                let mut writes = writes.clone();
+                writes.retain(|write| model.takes(&write.change));
+                let Some(Stamped { timestamp, .. }) = writes.first().cloned() else { continue };
+                model.writes.extend_from_slice(&writes);
                 let statements = writes.iter().map(|write| write.statement(false));
                 let statements = statements.collect::<Vec<_>>().join("; ");
-                let timestamp = writes[0].timestamp;
                 format!("BEGIN BATCH USING TIMESTAMP {timestamp} {statements}; APPLY BATCH")
             }
             Step::Query(query) => {
                 check(client, model, query)?;
+                continue;
+            }
+            Step::Conditional(_) if model.has_static => continue,
+            Step::Conditional(conditional) => {
+                conditional.run(client, model)?;
                 continue;
             }
         };
@@ -432,35 +771,38 @@ fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), Tes
         prop_assert_eq!(error, None, "{}", text);
     }
     let count = client.query("SELECT count(*) FROM t").rows;
-    let expect: usize = (0..5).map(|k| model.partition(k).len()).sum();
+    let expect: usize = (0..5).map(|k| model.count(k)).sum();
     prop_assert_eq!(count, [expect.to_string()]);
     Ok(())
 }
 
-fn make_table(client: &mut Client, keyspace: &str) {
+fn make_table(client: &mut Client, keyspace: &str, has_static: bool) {
     let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
     client.query(&format!("CREATE KEYSPACE {keyspace} WITH replication = {strategy}"));
     client.query(&format!("USE {keyspace}"));
-    let create = "CREATE TABLE t (k int, c int, d text, v int, w int, PRIMARY KEY (k, c, d)) \
-                  WITH CLUSTERING ORDER BY (c DESC, d ASC)";
-    assert_eq!(client.query(create).error, None);
+    let s = if has_static { "s int static, " } else { "" };
+    let create = format!(
+        "CREATE TABLE t (k int, c int, d text, {s}v int, w int, m map<int, int>, \
+         PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)"
+    );
+    assert_eq!(client.query(&create).error, None);
 }
 
 #[test]
 fn every_select_agrees_with_the_model() {
     assert_eq!("a".cmp("ab"), Ordering::Less, "the order of TEXTS is that of the table");
-    for shards in [1, 3] {
+    for (shards, has_static) in [(1, true), (1, false), (3, true), (3, false)] {
         let data = tempfile::tempdir().unwrap();
         let server = Server::start(data.path(), shards, "100");
         let mut client = server.connect();
-        make_table(&mut client, "ks");
+        make_table(&mut client, "ks", has_static);
         let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
         let steps = prop::collection::vec(step(), 1..STATEMENTS_MAX);
         let client = std::cell::RefCell::new(client);
         let result = TestRunner::new(config).run(&steps, |steps| {
             let mut client = client.borrow_mut();
             client.query("TRUNCATE t");
-            run(&mut client, &mut Model::default(), &steps)
+            run(&mut client, &mut Model::new(has_static), &steps)
         });
         if let Err(error) = result {
             panic!("{shards} shards: {error}");
@@ -473,7 +815,8 @@ fn every_select_agrees_with_the_model() {
 fn every_select_agrees_with_the_model_after_a_restart() {
     for shards in [1, 3] {
         let data = tempfile::tempdir().unwrap();
-        let mut models: Vec<Model> = (0..RESTART_TABLES).map(|_| Model::default()).collect();
+        let mut models: Vec<Model> =
+            (0..RESTART_TABLES).map(|number| Model::new(number % 2 == 0)).collect();
         let mut runner = TestRunner::new(Config::default());
         let mut random = |range| {
             let steps = prop::collection::vec(step(), range);
@@ -485,7 +828,7 @@ fn every_select_agrees_with_the_model_after_a_restart() {
             for (number, model) in models.iter_mut().enumerate() {
                 let keyspace = format!("ks{number}");
                 match round {
-                    0 => make_table(&mut client, &keyspace),
+                    0 => make_table(&mut client, &keyspace, model.has_static),
                     _ => drop(client.query(&format!("USE {keyspace}"))),
                 }
                 let result = run(&mut client, model, &random(10..30));

@@ -15,8 +15,19 @@ pub(crate) struct Server(common::Server);
 
 impl Server {
     pub(crate) fn start(data: &Path, shards: usize, durability: &str) -> Self {
-        let arguments = ["0", durability, "auto", &shards.to_string(), "yes"];
-        let server = common::serve(data, &arguments);
+        Self::start_with(data, shards, durability, &[])
+    }
+
+    /// Starts a server with more options of the example.
+    pub(crate) fn start_with(
+        data: &Path,
+        shards: usize,
+        durability: &str,
+        options: &[&str],
+    ) -> Self {
+        let shards = shards.to_string();
+        let arguments = ["0", durability, "auto", &shards, "yes"];
+        let server = common::serve(data, &[&arguments, options].concat());
         Self(server.unwrap_or_else(|said| panic!("the server does not start: {said}")))
     }
 

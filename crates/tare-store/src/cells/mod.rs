@@ -1,13 +1,18 @@
 //! The cells of one row, in the form that log, memtable and tables share.
 //!
-//! A row is a run of cells in ascending order of column, little-endian:
+//! A row is a run of cells in ascending order of column and path, little-endian:
 //!
 //! ```text
 //! cell      column u16 | timestamp i64 | kind u8 | fields of the kind
 //! live      0: length u32 | value
 //! expiring  1: ttl_s u32 | expires_s u32 | length u32 | value
 //! dead      2: since_s u32
+//! element   3, 4, 5: path length u16 | path | fields of kinds 0, 1, 2
 //! ```
+//!
+//! A column has one cell, or is a collection: one cell for each element, under the element's path.
+//! The dead cell of a collection without a path deletes its elements: it hides those that are not
+//! later. No row has an element that the deletion of its own column hides.
 //!
 //! Times in seconds count from the Unix epoch. Two columns concern the row itself: a dead cell in
 //! [`DELETION`] hides every cell of the row that is not later; a cell in [`MARKER`] makes the row
@@ -32,6 +37,10 @@ const HEAD_BYTES: usize = 11;
 const LIVE: u8 = 0;
 const EXPIRING: u8 = 1;
 const DEAD: u8 = 2;
+/// Added to the kind of a cell that has a path.
+const ELEMENT: u8 = 3;
+/// The longest path of an element, in bytes: its length has 16 bits.
+pub const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
 /// A deletion. It hides everything that is not later than `timestamp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +71,8 @@ pub enum Content<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell<'a> {
     pub column: u16,
+    /// For an element of a collection: its place. Elements are in the order of their paths.
+    pub path: Option<&'a [u8]>,
     /// Microseconds, or whatever the client chose.
     pub timestamp: i64,
     pub content: Content<'a>,
@@ -70,12 +81,12 @@ pub struct Cell<'a> {
 impl<'a> Cell<'a> {
     /// A cell that lives until it is overwritten or deleted.
     pub fn live(column: u16, timestamp: i64, value: &'a [u8]) -> Self {
-        Self { column, timestamp, content: Content::Live(value) }
+        Self { column, path: None, timestamp, content: Content::Live(value) }
     }
 
     /// A deleted cell.
     pub fn dead(column: u16, timestamp: i64, since_s: u32) -> Self {
-        Self { column, timestamp, content: Content::Dead { since_s } }
+        Self { column, path: None, timestamp, content: Content::Dead { since_s } }
     }
 
     /// The value, expired or not; `None` if the cell is dead.
@@ -105,7 +116,19 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The order in which cells of one column are reconciled: the greatest wins.
+    /// The order of the cells in a row.
+    #[inline]
+    fn place(&self, other: &Cell<'_>) -> Ordering {
+        match self.column.cmp(&other.column) {
+            // Paths are compared only if there is one.
+            Ordering::Equal if self.path.is_some() || other.path.is_some() => {
+                self.path.cmp(&other.path)
+            }
+            order => order,
+        }
+    }
+
+    /// The order in which cells of one place are reconciled: the greatest wins.
     fn rank(&self) -> (i64, u8, u32, &'a [u8], u32) {
         let (kind, dies_s, value, ttl_s) = match self.content {
             Content::Live(value) => (LIVE, 0, value, 0),
@@ -125,10 +148,11 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Appends a cell. Columns must ascend.
+/// Appends a cell. Columns must ascend, and the paths of one column.
 ///
 /// # Panics
-/// Panics if the value is 4 GiB or longer; frames are far smaller.
+/// Panics if the value is 4 GiB or longer; frames are far smaller. Panics if the path is longer
+/// than [`PATH_BYTES_MAX`].
 #[inline]
 pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
     let put_value = |out: &mut Vec<u8>, value: &[u8]| {
@@ -139,25 +163,38 @@ pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
     let mut head = [0; HEAD_BYTES];
     head[..2].copy_from_slice(&cell.column.to_le_bytes());
     head[2..10].copy_from_slice(&cell.timestamp.to_le_bytes());
+    let mut put_head = |out: &mut Vec<u8>, kind: u8| {
+        head[10] = kind;
+        match cell.path {
+            None => out.extend_from_slice(&head),
+            Some(path) => put_element_head(out, head, path),
+        }
+    };
     match cell.content {
         Content::Live(value) => {
-            head[10] = LIVE;
-            out.extend_from_slice(&head);
+            put_head(out, LIVE);
             put_value(out, value);
         }
         Content::Expiring { value, ttl_s, expires_s } => {
-            head[10] = EXPIRING;
-            out.extend_from_slice(&head);
+            put_head(out, EXPIRING);
             out.extend_from_slice(&ttl_s.to_le_bytes());
             out.extend_from_slice(&expires_s.to_le_bytes());
             put_value(out, value);
         }
         Content::Dead { since_s } => {
-            head[10] = DEAD;
-            out.extend_from_slice(&head);
+            put_head(out, DEAD);
             out.extend_from_slice(&since_s.to_le_bytes());
         }
     }
+}
+
+#[cold]
+fn put_element_head(out: &mut Vec<u8>, mut head: [u8; HEAD_BYTES], path: &[u8]) {
+    let length = u16::try_from(path.len()).expect("a path has a 16-bit length");
+    head[10] += ELEMENT;
+    out.extend_from_slice(&head);
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(path);
 }
 
 /// The cells of a row. The iterator ends early at bytes that are no cell; [`is_valid`] detects
@@ -168,16 +205,25 @@ pub fn iter(bytes: &[u8]) -> Cells<'_> {
 }
 
 /// Whether the bytes are a whole run of cells in ascending order, in which only a dead cell is a
-/// deletion.
+/// deletion, and no element is hidden by the deletion of its column.
 pub fn is_valid(bytes: &[u8]) -> bool {
     let mut cells = iter(bytes);
-    let mut last = None;
+    let mut last: Option<Cell<'_>> = None;
+    let mut elements = ElementDeletion::default();
     for cell in cells.by_ref() {
-        let misplaced = cell.column == DELETION && cell.value().is_some();
-        if misplaced || last.is_some_and(|last| last >= cell.column) {
+        let misplaced = match cell.column {
+            DELETION => cell.value().is_some() || cell.path.is_some(),
+            MARKER => cell.path.is_some(),
+            // A value beside elements would be a column of two kinds.
+            column => last.is_some_and(|last| {
+                last.column == column && last.path.is_none() && last.value().is_some()
+            }),
+        };
+        let ascends = last.is_none_or(|last| last.place(&cell) == Ordering::Less);
+        if misplaced || !ascends || elements.hides(&cell) {
             return false;
         }
-        last = Some(cell.column);
+        last = Some(cell);
     }
     cells.bytes.is_empty()
 }
@@ -197,6 +243,25 @@ pub fn deletion(bytes: &[u8]) -> Option<Deletion> {
     }
 }
 
+/// The deletion of the elements of a column, while a row is walked in order.
+#[derive(Default)]
+struct ElementDeletion(Option<(u16, i64)>);
+
+impl ElementDeletion {
+    /// Whether the deletion hides this cell. Notes the deletion if the cell is one.
+    #[inline]
+    fn hides(&mut self, cell: &Cell<'_>) -> bool {
+        if cell.path.is_none() {
+            if cell.value().is_none() {
+                self.0 = Some((cell.column, cell.timestamp));
+            }
+            return false;
+        }
+        self.0
+            .is_some_and(|(column, timestamp)| column == cell.column && cell.timestamp <= timestamp)
+    }
+}
+
 /// Iterator over the cells of a row.
 #[derive(Clone, Debug)]
 pub struct Cells<'a> {
@@ -211,7 +276,14 @@ impl<'a> Iterator for Cells<'a> {
         let (head, rest) = self.bytes.split_first_chunk::<HEAD_BYTES>()?;
         let column = u16::from_le_bytes([head[0], head[1]]);
         let timestamp = i64::from_le_bytes(head[2..10].try_into().ok()?);
-        let (content, rest) = match head[10] {
+        let (path, kind, rest) = match head[10] {
+            kind if kind < ELEMENT => (None, kind, rest),
+            kind => {
+                let (path, rest) = split_path(rest)?;
+                (Some(path), kind - ELEMENT, rest)
+            }
+        };
+        let (content, rest) = match kind {
             LIVE => {
                 let (value, rest) = split_value(rest)?;
                 (Content::Live(value), rest)
@@ -229,7 +301,7 @@ impl<'a> Iterator for Cells<'a> {
             _ => return None,
         };
         self.bytes = rest;
-        Some(Cell { column, timestamp, content })
+        Some(Cell { column, path, timestamp, content })
     }
 }
 
@@ -239,6 +311,12 @@ fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_le_bytes(*number), rest))
 }
 
+#[cold]
+fn split_path(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))
+}
+
 #[inline]
 fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = split_u32(bytes)?;
@@ -246,7 +324,7 @@ fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Merges two rows into `out`, which is cleared first, without the cells that a deletion of either
-/// hides.
+/// hides: of the row, or of the elements of a column.
 ///
 /// ```
 /// use tare_store::cells::{Cell, FIRST_COLUMN, iter, merge, push};
@@ -262,8 +340,10 @@ fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let hidden = deletion(old).max(deletion(new)).map(|deletion| deletion.timestamp);
+    let mut elements = ElementDeletion::default();
     let mut keep = |cell: Cell<'_>| {
-        if cell.column == DELETION || hidden.is_none_or(|hidden| cell.timestamp > hidden) {
+        let stays = cell.column == DELETION || hidden.is_none_or(|hidden| cell.timestamp > hidden);
+        if stays && !elements.hides(&cell) {
             push(out, cell);
         }
     };
@@ -280,7 +360,7 @@ pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
                 keep(cell);
                 b = news.next();
             }
-            (Some(x), Some(y)) => match x.column.cmp(&y.column) {
+            (Some(x), Some(y)) => match x.place(&y) {
                 Ordering::Less => {
                     keep(x);
                     a = olds.next();
@@ -368,9 +448,8 @@ pub fn compact(bytes: &[u8], covering: Option<Deletion>, purge: &Purge, out: &mu
         match since_s {
             None => push(out, cell),
             Some(deleted_s) => {
-                let Cell { column, timestamp, .. } = cell;
-                if !purge.allows(Deletion { timestamp, deleted_s }) {
-                    push(out, Cell::dead(column, timestamp, deleted_s));
+                if !purge.allows(Deletion { timestamp: cell.timestamp, deleted_s }) {
+                    push(out, Cell { content: Content::Dead { since_s: deleted_s }, ..cell });
                 }
             }
         }

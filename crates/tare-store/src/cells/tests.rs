@@ -9,7 +9,11 @@ enum Owned {
     Dead(u32),
 }
 
-type Model = BTreeMap<u16, (i64, Owned)>;
+/// Cells by column and path.
+type Model = BTreeMap<(u16, Option<Vec<u8>>), (i64, Owned)>;
+
+/// A column whose cells are elements.
+const COLLECTION: u16 = 4;
 
 fn content(owned: &Owned) -> Content<'_> {
     match owned {
@@ -23,8 +27,9 @@ fn content(owned: &Owned) -> Content<'_> {
 
 fn encode(model: &Model) -> Vec<u8> {
     let mut out = Vec::new();
-    for (&column, (timestamp, owned)) in model {
-        push(&mut out, Cell { column, timestamp: *timestamp, content: content(owned) });
+    for ((column, path), (timestamp, owned)) in model {
+        let (column, path, timestamp) = (*column, path.as_deref(), *timestamp);
+        push(&mut out, Cell { column, path, timestamp, content: content(owned) });
     }
     out
 }
@@ -47,12 +52,20 @@ fn contents() -> impl Strategy<Value = Owned> {
 /// Rows as a statement may write them; they may still have cells that their deletion hides.
 fn rows() -> impl Strategy<Value = Vec<u8>> {
     let deletion = proptest::option::of((0i64..3, 0u32..3));
-    let cells = proptest::collection::btree_map(1u16..5, (0i64..4, contents()), 0..5);
-    (deletion, cells).prop_map(|(deletion, mut cells): (_, Model)| {
-        if let Some((timestamp, since_s)) = deletion {
-            cells.insert(DELETION, (timestamp, Owned::Dead(since_s)));
-        }
-        encode(&cells)
+    let cells = proptest::collection::btree_map(1u16..4, (0i64..4, contents()), 0..5);
+    let emptied = proptest::option::of((0i64..3, 0u32..3));
+    let path = proptest::collection::vec(0u8..2, 0..2);
+    let elements = proptest::collection::btree_map(path, (0i64..4, contents()), 0..4);
+    (deletion, cells, emptied, elements).prop_map(|(deletion, cells, emptied, elements)| {
+        let mut model: Model =
+            cells.into_iter().map(|(column, cell)| ((column, None), cell)).collect();
+        let dead = |(timestamp, since_s)| (timestamp, Owned::Dead(since_s));
+        model.extend(deletion.map(|deletion| ((DELETION, None), dead(deletion))));
+        model.extend(emptied.map(|deletion| ((COLLECTION, None), dead(deletion))));
+        let hidden = emptied.map_or(-1, |(timestamp, _)| timestamp);
+        let elements = elements.into_iter().filter(|(_, (timestamp, _))| *timestamp > hidden);
+        model.extend(elements.map(|(path, cell)| ((COLLECTION, Some(path)), cell)));
+        encode(&model)
     })
 }
 
@@ -65,6 +78,33 @@ proptest! {
         prop_assert_eq!(merged(&a, &a), clean.clone());
         prop_assert_eq!(merged(&clean, &clean), clean);
         prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+    }
+
+    /// The merge agrees with the rules as the book says them.
+    #[test]
+    fn merge_agrees_with_a_map_of_cells(all in proptest::collection::vec(rows(), 1..4)) {
+        let mut found = Vec::new();
+        for row in &all {
+            found = merged(&found, row);
+        }
+        let mut winners: BTreeMap<(u16, Option<&[u8]>), Cell<'_>> = BTreeMap::new();
+        for cell in all.iter().flat_map(|row| iter(row)) {
+            let winner = winners.entry((cell.column, cell.path)).or_insert(cell);
+            if cell.rank() > winner.rank() {
+                *winner = cell;
+            }
+        }
+        let deleted = |column| match winners.get(&(column, None)) {
+            Some(cell) if cell.value().is_none() => cell.timestamp,
+            _ => i64::MIN,
+        };
+        let stays = |cell: &&Cell<'_>| {
+            let of_row = if cell.column == DELETION { i64::MIN } else { deleted(DELETION) };
+            let of_column = if cell.path.is_some() { deleted(cell.column) } else { i64::MIN };
+            cell.timestamp > of_row.max(of_column)
+        };
+        let expect: Vec<Cell<'_>> = winners.values().filter(stays).copied().collect();
+        prop_assert_eq!(iter(&found).collect::<Vec<_>>(), expect);
     }
 
     #[test]
@@ -118,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(0u8..4, 0..64)) {
+    fn arbitrary_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(0u8..7, 0..64)) {
         let cells: Vec<Cell<'_>> = iter(&bytes).collect();
         let mut again = Vec::new();
         cells.iter().for_each(|cell| push(&mut again, *cell));
@@ -133,7 +173,7 @@ proptest! {
 fn timestamp_ties_prefer_dead_then_expiring_then_greater() {
     let cell = |timestamp, content| {
         let mut out = Vec::new();
-        push(&mut out, Cell { column: FIRST_COLUMN, timestamp, content });
+        push(&mut out, Cell { column: FIRST_COLUMN, path: None, timestamp, content });
         out
     };
     let expiring = |value, expires_s| Content::Expiring { value, ttl_s: 10, expires_s };
@@ -168,4 +208,22 @@ fn deletion_hides_cells_that_are_not_later() {
     assert_eq!(merged(&old, &deleted), expect);
     assert_eq!(deletion(&expect), Some(Deletion { timestamp: 5, deleted_s: 1 }));
     assert!(!is_valid(&row(&[Cell::live(DELETION, 5, b"")])), "only a dead cell deletes");
+}
+
+#[test]
+fn misplaced_elements_are_refused() {
+    let element = |column, path, timestamp| {
+        let path = Some(path);
+        Cell { path, ..Cell::live(column, timestamp, b"") }
+    };
+    let valid = |cells: &[Cell<'_>]| {
+        let mut out = Vec::new();
+        cells.iter().for_each(|cell| push(&mut out, *cell));
+        is_valid(&out)
+    };
+    assert!(valid(&[Cell::dead(2, 4, 1), element(2, b"", 5), element(2, b"a", 5)]));
+    assert!(!valid(&[element(2, b"a", 5), element(2, b"", 5)]), "paths ascend");
+    assert!(!valid(&[Cell::dead(2, 5, 1), element(2, b"", 5)]), "a hidden element");
+    assert!(!valid(&[Cell::live(2, 4, b""), element(2, b"", 5)]), "a value beside elements");
+    assert!(!valid(&[element(MARKER, b"", 5)]), "the marker is one cell");
 }

@@ -38,7 +38,8 @@ impl PartialRow<'_> {
         let Some(columns) = read.columns else { return false };
         // Cells newer than everything in the source: nothing overwrites, deletes or hides them.
         let newer = || cells::iter(row).filter(|cell| cell.timestamp > timestamp_max);
-        let mut newer_columns = newer().map(|cell| cell.column);
+        // Of a collection only the deletion says that older sources add nothing.
+        let mut newer_columns = newer().filter(|cell| cell.path.is_none()).map(|cell| cell.column);
         let is_there = newer().any(|cell| {
             let counts = cell.column >= MARKER && cell.is_live(read.now_s);
             counts && hidden.is_none_or(|hidden| cell.timestamp > hidden)
@@ -57,35 +58,75 @@ impl<'s> Sources<'s> {
         scratch: &mut Scratch,
         visit: impl FnOnce(Row<'_>),
     ) -> Result<End, ReadError> {
+        self.merge_row(read, blocks, scratch, |cells, covering, part| {
+            visit_visible(read, cells, covering, part, visit);
+        })
+    }
+
+    /// Implements [`crate::store::Store::read_row_with_latest`].
+    pub(crate) fn read_row_with_latest(
+        &self,
+        read: &RowRead<'_>,
+        blocks: &mut Cached<'_>,
+        scratch: &mut Scratch,
+        visit: impl FnOnce(Option<Row<'_>>, Option<i64>),
+    ) -> Result<End, ReadError> {
+        self.merge_row(read, blocks, scratch, |cells, covering, part| {
+            let latest = cells::iter(cells).map(|cell| cell.timestamp).max();
+            let latest = latest.max(covering.map(|covering| covering.timestamp));
+            let mut visit = Some(visit);
+            visit_visible(read, cells, covering, part, |row| {
+                if let Some(visit) = visit.take() {
+                    visit(Some(row), latest);
+                }
+            });
+            if let Some(visit) = visit {
+                visit(None, latest);
+            }
+        })
+    }
+
+    /// Merges all that is stored for a row. `found` gets its cells, the strongest range tombstone
+    /// over it, and a buffer. It is not called if a block is missing.
+    #[inline]
+    fn merge_row(
+        &self,
+        read: &RowRead<'_>,
+        blocks: &mut Cached<'_>,
+        scratch: &mut Scratch,
+        found: impl FnOnce(&[u8], Option<Deletion>, &mut Vec<u8>),
+    ) -> Result<End, ReadError> {
         let active = Cursor::at(self.active, read.table, read.token, read.key);
         if self.frozen.is_empty() && self.tables.is_empty() {
-            let Some(mut active) = active else { return Ok(End::Done) };
-            if let (Some(cells), covering) = active.find_row(read.clustering) {
-                visit_visible(read, cells, covering, &mut scratch.part, visit);
-            }
+            let Some(mut active) = active else {
+                found(&[], None, &mut scratch.part);
+                return Ok(End::Done);
+            };
+            let (cells, covering) = active.find_row(read.clustering);
+            found(cells.unwrap_or_default(), covering, &mut scratch.part);
             return Ok(End::Done);
         }
         scratch.cells.clear();
-        let mut found = PartialRow { scratch, covering: None };
+        let mut row = PartialRow { scratch, covering: None };
         let at = |memtable: &'s Memtable| Cursor::at(memtable, read.table, read.token, read.key);
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
         for mut memory in active.into_iter().chain(frozen) {
             let (cells, covering) = memory.find_row(read.clustering);
-            found.add(cells, covering);
+            row.add(cells, covering);
         }
-        let mut memo = std::mem::take(&mut found.scratch.memo);
+        let mut memo = std::mem::take(&mut row.scratch.memo);
         memo.clear();
         if !blocks.pins.memo.is_empty() {
             memo = std::mem::take(&mut blocks.pins.memo);
         }
-        let step = self.find_row(read, blocks, &mut found, &mut memo)?;
+        let step = self.find_row(read, blocks, &mut row, &mut memo)?;
         if step == Step::Missing {
             blocks.pins.memo = memo;
             return Ok(End::Missing);
         }
-        found.scratch.memo = memo;
-        let PartialRow { scratch: Scratch { cells, part, .. }, covering } = found;
-        visit_visible(read, cells, covering, part, visit);
+        row.scratch.memo = memo;
+        let PartialRow { scratch: Scratch { cells, part, .. }, covering } = row;
+        found(cells, covering, part);
         Ok(End::Done)
     }
 

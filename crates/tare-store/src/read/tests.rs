@@ -13,6 +13,8 @@ use crate::table::{Block, Table, TableWriter, WriterOptions};
 use proptest::prelude::*;
 
 const TABLE: u32 = 7;
+/// The column that is a collection.
+const COLLECTION: u16 = 4;
 
 /// A mutation that owns its bytes.
 #[derive(Clone, Debug)]
@@ -64,13 +66,29 @@ fn bounds() -> impl Strategy<Value = Vec<u8>> {
 fn cells() -> impl Strategy<Value = Vec<u8>> {
     let content = (0u8..3, proptest::collection::vec(0u8..2, 0..3), 1u32..3, 1u32..6);
     let deletion = proptest::option::weighted(0.2, (0i64..8, 0u32..4));
-    let columns = proptest::collection::btree_map(1u16..5, (0i64..8, content), 0..4);
-    (deletion, columns).prop_map(|(deletion, columns)| {
+    // Column 4 has elements, and sometimes a deletion of those that were there before.
+    let place = prop_oneof![
+        4 => (1u16..4).prop_map(|column| (column, None)),
+        2 => proptest::collection::vec(0u8..2, 0..2).prop_map(|path| (COLLECTION, Some(path))),
+    ];
+    let columns = proptest::collection::btree_map(place, (0i64..8, content), 0..4);
+    let emptied = proptest::option::weighted(0.3, (0i64..8, 0u32..4));
+    (deletion, columns, emptied).prop_map(|(deletion, columns, emptied)| {
         let mut out = Vec::new();
         if let Some((timestamp, since_s)) = deletion {
             push(&mut out, Cell::dead(DELETION, timestamp, since_s));
         }
-        for (column, (timestamp, (kind, value, ttl_s, at_s))) in &columns {
+        let mut emptied = emptied;
+        let hidden = emptied.map_or(-1, |(timestamp, _)| timestamp);
+        for ((column, path), (timestamp, (kind, value, ttl_s, at_s))) in &columns {
+            if *column == COLLECTION {
+                if let Some((timestamp, since_s)) = emptied.take() {
+                    push(&mut out, Cell::dead(COLLECTION, timestamp, since_s));
+                }
+                if *timestamp <= hidden {
+                    continue;
+                }
+            }
             // Some rows fill a block.
             let value = &if value.len() == 2 { value.repeat(700) } else { value.clone() };
             let content = match kind {
@@ -78,7 +96,11 @@ fn cells() -> impl Strategy<Value = Vec<u8>> {
                 1 => Content::Expiring { value, ttl_s: *ttl_s, expires_s: at_s + ttl_s },
                 _ => Content::Dead { since_s: *at_s },
             };
-            push(&mut out, Cell { column: *column, timestamp: *timestamp, content });
+            let (column, path, timestamp) = (*column, path.as_deref(), *timestamp);
+            push(&mut out, Cell { column, path, timestamp, content });
+        }
+        if let Some((timestamp, since_s)) = emptied {
+            push(&mut out, Cell::dead(COLLECTION, timestamp, since_s));
         }
         out
     })
@@ -112,7 +134,7 @@ pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>
     let mut rows = BTreeMap::new();
     for row in keys {
         let mut hidden = None;
-        let mut winners: BTreeMap<u16, Cell<'_>> = BTreeMap::new();
+        let mut winners: BTreeMap<(u16, Option<&[u8]>), Cell<'_>> = BTreeMap::new();
         for write in history.iter().filter(|w| (w.token, &w.key) == (row.0, &row.1)) {
             match &write.change {
                 Owned::Range { from, to, timestamp, .. } => {
@@ -126,7 +148,7 @@ pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>
                             hidden = hidden.max(Some(cell.timestamp));
                             continue;
                         }
-                        let winner = winners.entry(cell.column).or_insert(cell);
+                        let winner = winners.entry((cell.column, cell.path)).or_insert(cell);
                         if order(&cell) > order(winner) {
                             *winner = cell;
                         }
@@ -136,7 +158,9 @@ pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>
             }
         }
         let mut out = Vec::new();
+        let emptied = winners.get(&(COLLECTION, None)).map(|deletion| deletion.timestamp);
         for cell in winners.into_values() {
+            let hidden = if cell.path.is_some() { hidden.max(emptied) } else { hidden };
             if cell.is_live(now_s) && hidden.is_none_or(|hidden| cell.timestamp > hidden) {
                 push(&mut out, cell);
             }
@@ -146,6 +170,23 @@ pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>
         }
     }
     rows
+}
+
+/// The latest timestamp of all that was written to a row.
+fn latest(history: &[Written], (token, key, clustering): (i64, &[u8], &[u8])) -> Option<i64> {
+    let writes = history.iter().filter(|write| (write.token, &*write.key) == (token, key));
+    let of_row = writes.filter_map(|write| match &write.change {
+        Owned::Row { clustering: of, cells } if of == clustering => {
+            cells::iter(cells).map(|cell| cell.timestamp).max()
+        }
+        Owned::Range { from, to, timestamp, .. }
+            if **from <= *clustering && to.as_ref().is_none_or(|to| *clustering < **to) =>
+        {
+            Some(*timestamp)
+        }
+        Owned::Row { .. } | Owned::Range { .. } => None,
+    });
+    of_row.max()
 }
 
 fn order<'a>(cell: &Cell<'a>) -> (i64, u8, u32, &'a [u8], u32) {
@@ -396,6 +437,15 @@ proptest! {
             sources.pins.clear();
             let expect = rows.get(&(token, key.clone(), clustering.clone()));
             prop_assert_eq!(found, expect.map(|cells| wanted(cells)));
+            let (mut whole, read) = (None, RowRead { columns: None, ..read });
+            sources.read(|sources, blocks, scratch| {
+                sources.read_row_with_latest(&read, blocks, scratch, |row, latest| {
+                    whole = Some((row.map(|row| row.cells.to_vec()), latest));
+                })
+            });
+            sources.pins.clear();
+            let latest = latest(&history, (token, key, clustering));
+            prop_assert_eq!(whole, Some((expect.cloned(), latest)));
         }
     }
 
@@ -504,7 +554,7 @@ fn read_of_many_dead_rows_pauses() {
     for number in 0..rows {
         let (mut cells, is_last) = (Vec::new(), number + 1 == rows);
         let content = if is_last { Content::Live(b"v") } else { Content::Dead { since_s: 1 } };
-        push(&mut cells, Cell { column: 2, timestamp: 1, content });
+        push(&mut cells, Cell { column: 2, path: None, timestamp: 1, content });
         let change = Owned::Row { clustering: number.to_be_bytes().to_vec(), cells };
         history.push(Written { token: 1, key: b"k".to_vec(), change });
     }

@@ -35,6 +35,20 @@ impl Store {
         })
     }
 
+    /// Visits one row, or `None` if it does not exist, with the latest timestamp of all that is
+    /// stored for it, deletions too; `None` if nothing is. The visitor is not called if a block is
+    /// missing.
+    pub fn read_row_with_latest(
+        &mut self,
+        read: &RowRead<'_>,
+        pins: &mut Pins,
+        visit: impl FnOnce(Option<Row<'_>>, Option<i64>),
+    ) -> Result<End, ReadError> {
+        self.with_sources(read.table, pins, |sources, blocks, scratch| {
+            sources.read_row_with_latest(read, blocks, scratch, visit)
+        })
+    }
+
     /// Visits the rows of a table in order of (token, key, clustering key).
     pub fn scan(
         &mut self,

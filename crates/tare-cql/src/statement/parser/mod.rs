@@ -1,5 +1,7 @@
 //! Parses tokens into a statement, by recursive descent.
 
+mod change;
+mod condition;
 mod describe;
 mod modify;
 mod relation;
@@ -11,6 +13,7 @@ use std::borrow::Cow;
 
 use super::lexer::{self, Kind, Token};
 use super::{ParseError, Parsed, Statement, SyntaxProblem, TableName};
+use crate::types::Type;
 
 /// Levels of nested literals, calls and types.
 const NESTING_MAX: usize = 16;
@@ -112,6 +115,15 @@ pub(super) fn parse(text: &str) -> Parse<Parsed> {
         return Err(parser.error(SyntaxProblem::Extraneous { input }));
     }
     Ok(Parsed { statement, markers: parser.markers })
+}
+
+pub(super) fn parse_type(text: &str) -> Parse<Type> {
+    let mut parser = Parser { text, tokens: lexer::tokens(text)?, at: 0, markers: Vec::new() };
+    let kind = parser.column_type(NESTING_MAX)?;
+    match parser.peek().kind {
+        Kind::End => Ok(kind),
+        _ => parser.no_alternative(),
+    }
 }
 
 struct Parser<'t> {

@@ -1,8 +1,7 @@
 //! INSERT, UPDATE, DELETE and batches.
 
 use super::{Parse, Parser, unsupported};
-use crate::statement::lexer::Kind;
-use crate::statement::{Batch, Delete, Insert, Modify, Update, Using};
+use crate::statement::{Batch, Condition, Delete, Insert, Modify, Update, Using};
 
 /// Statements that a batch may have; the BATCH message counts them in 16 bits.
 const BATCH_MAX: usize = 65_535;
@@ -35,10 +34,9 @@ impl Parser<'_> {
         if values.len() != columns.len() {
             return self.no_alternative();
         }
-        self.refuse_condition("IF NOT EXISTS")?;
+        let condition = self.condition(true)?.then_some(Condition::NotExists);
         let using = self.using()?;
-        self.refuse_condition("IF NOT EXISTS")?;
-        Ok(Insert { table, columns, values, using })
+        Ok(Insert { table, columns, values, using, condition })
     }
 
     fn update(&mut self) -> Parse<Update> {
@@ -50,42 +48,16 @@ impl Parser<'_> {
             assignments.push(self.assignment()?);
         }
         let relations = self.required_relations()?;
-        self.refuse_condition("IF")?;
-        Ok(Update { table, using, assignments, relations })
-    }
-
-    fn assignment(&mut self) -> Parse<(String, crate::statement::Term)> {
-        let column = self.name()?;
-        if self.is_mark(0, "[") || self.is_mark(0, ".") {
-            return Err(unsupported("assignments to parts of a column"));
-        }
-        if self.is_mark(0, "+=") || self.is_mark(0, "-=") {
-            return Err(unsupported("counters and changes of collections (+= and -=)"));
-        }
-        self.expect_mark("=")?;
-        // `c = c + 1` counts, `l = [1] + l` prepends.
-        let counts = |parser: &Self, at| parser.is_mark(at, "+") || parser.is_mark(at, "-");
-        if matches!(self.peek().kind, Kind::Word(_) | Kind::Quoted(_)) && counts(self, 1) {
-            return Err(unsupported("counters and changes of collections (column + value)"));
-        }
-        let value = self.term()?;
-        if counts(self, 0) {
-            return Err(unsupported("arithmetic operators"));
-        }
-        Ok((column, value))
+        let condition = self.if_condition()?;
+        Ok(Update { table, using, assignments, relations, condition })
     }
 
     fn delete(&mut self) -> Parse<Delete> {
         let mut columns = Vec::new();
         if !self.is_word(0, "from") {
-            loop {
-                columns.push(self.name()?);
-                if self.is_mark(0, "[") || self.is_mark(0, ".") {
-                    return Err(unsupported("deletions of parts of a column"));
-                }
-                if !self.mark(",") {
-                    break;
-                }
+            columns.push(self.deletion()?);
+            while self.mark(",") {
+                columns.push(self.deletion()?);
             }
         }
         self.expect_word("from")?;
@@ -95,8 +67,8 @@ impl Parser<'_> {
             return self.mismatched("TIMESTAMP");
         }
         let relations = self.required_relations()?;
-        self.refuse_condition("IF")?;
-        Ok(Delete { table, columns, timestamp_us: using.timestamp_us, relations })
+        let condition = self.if_condition()?;
+        Ok(Delete { table, columns, timestamp_us: using.timestamp_us, relations, condition })
     }
 
     fn required_relations(&mut self) -> Parse<Vec<crate::statement::Relation>> {
@@ -125,13 +97,6 @@ impl Parser<'_> {
                 return Ok(using);
             }
         }
-    }
-
-    fn refuse_condition(&self, words: &str) -> Parse<()> {
-        if self.is_word(0, "if") {
-            return Err(unsupported(format!("lightweight transactions ({words})")));
-        }
-        Ok(())
     }
 
     /// Parses the part after BEGIN.

@@ -4,12 +4,12 @@ use super::{Parse, Parser, unsupported};
 use crate::statement::lexer::Kind;
 use crate::statement::{Comparison, Relation, Subject, Term, Test};
 
-const COMPARISONS: [(&str, Comparison); 5] = [
-    ("=", Comparison::Equal),
-    ("<", Comparison::Less),
-    ("<=", Comparison::LessOrEqual),
-    (">", Comparison::Greater),
-    (">=", Comparison::GreaterOrEqual),
+const COMPARISONS: [Comparison; 5] = [
+    Comparison::Equal,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
 ];
 
 impl Parser<'_> {
@@ -24,28 +24,7 @@ impl Parser<'_> {
 
     fn relation(&mut self) -> Parse<Relation> {
         let subject = self.subject()?;
-        for (mark, comparison) in COMPARISONS {
-            if self.mark(mark) {
-                let term = self.compared(&subject)?;
-                return Ok(Relation { subject, test: Test::Compare(comparison, term) });
-            }
-        }
-        if self.word("in") {
-            if matches!(subject, Subject::Token(_)) {
-                return Err(unsupported("relations with IN on token()"));
-            }
-            let test = if self.mark("(") {
-                if self.mark(")") {
-                    Test::In(Vec::new())
-                } else {
-                    Test::In(self.list(")", |parser| parser.compared(&subject))?)
-                }
-            } else {
-                match self.marker()? {
-                    Some(position) => Test::InMarker(position),
-                    None => return self.no_alternative(),
-                }
-            };
+        if let Some(test) = self.test(&subject)? {
             return Ok(Relation { subject, test });
         }
         let Kind::Word(word) = &self.peek().kind else {
@@ -60,6 +39,33 @@ impl Parser<'_> {
             }
             _ => self.no_alternative(),
         }
+    }
+
+    /// `= value`, `IN (value, ...)` and so on; `None` if something else is next.
+    pub(super) fn test(&mut self, subject: &Subject) -> Parse<Option<Test>> {
+        for comparison in COMPARISONS {
+            if self.mark(comparison.sign()) {
+                return Ok(Some(Test::Compare(comparison, self.compared(subject)?)));
+            }
+        }
+        if !self.word("in") {
+            return Ok(None);
+        }
+        if matches!(subject, Subject::Token(_)) {
+            return Err(unsupported("relations with IN on token()"));
+        }
+        Ok(Some(if self.mark("(") {
+            if self.mark(")") {
+                Test::In(Vec::new())
+            } else {
+                Test::In(self.list(")", |parser| parser.compared(subject))?)
+            }
+        } else {
+            match self.marker()? {
+                Some(position) => Test::InMarker(position),
+                None => return self.no_alternative(),
+            }
+        }))
     }
 
     fn subject(&mut self) -> Parse<Subject> {

@@ -61,44 +61,64 @@ impl Parser<'_> {
         if self.is_word(0, "with") {
             return self.options().map(TableChange::Options);
         }
+        if self.word("drop") {
+            return self.dropped_columns();
+        }
         if !self.word("add") {
             let Kind::Word(word) = &self.peek().kind else { return self.no_alternative() };
             return match word.as_str() {
-                "drop" => Err(unsupported("ALTER TABLE DROP statements")),
                 "rename" => Err(unsupported("ALTER TABLE RENAME statements")),
                 "alter" => Err(unsupported("changes of a column's type")),
-                _ => self.mismatched("ADD or WITH"),
+                _ => self.mismatched("ADD, DROP or WITH"),
             };
         }
         let if_not_exists = self.condition(true)?;
+        let mut statics = Vec::new();
+        let mut added = |parser: &mut Self| parser.added_column(&mut statics);
         let columns = if self.mark("(") {
-            self.list(")", Self::added_column)?
+            self.list(")", added)?
         } else {
-            let mut columns = vec![self.added_column()?];
+            let mut columns = vec![added(self)?];
             while self.mark(",") {
-                columns.push(self.added_column()?);
+                columns.push(added(self)?);
             }
             columns
         };
-        Ok(TableChange::Add { columns, if_not_exists })
+        Ok(TableChange::Add { columns, statics, if_not_exists })
     }
 
-    fn added_column(&mut self) -> Parse<(String, Type)> {
+    fn dropped_columns(&mut self) -> Parse<TableChange> {
+        if self.is_word(0, "compact") && self.is_word(1, "storage") {
+            return Err(unsupported("tables with compact storage"));
+        }
+        let if_exists = self.condition(false)?;
+        let columns = match self.mark("(") {
+            true => self.list(")", Self::name)?,
+            false => {
+                let mut columns = vec![self.name()?];
+                while self.mark(",") {
+                    columns.push(self.name()?);
+                }
+                columns
+            }
+        };
+        if self.is_word(0, "using") {
+            return Err(unsupported("USING clauses of ALTER TABLE DROP"));
+        }
+        Ok(TableChange::Drop { columns, if_exists })
+    }
+
+    /// A column's name and type. Its name is added to `statics` if the column is static.
+    fn added_column(&mut self, statics: &mut Vec<String>) -> Parse<(String, Type)> {
         let name = self.name()?;
         let kind = self.column_type(NESTING_MAX)?;
-        self.refuse_modifiers()?;
-        Ok((name, kind))
-    }
-
-    /// Refuses modifiers after a column's type, which are not supported.
-    fn refuse_modifiers(&self) -> Parse<()> {
-        if self.is_word(0, "static") {
-            return Err(unsupported("static columns"));
+        if self.word("static") {
+            statics.push(name.clone());
         }
         if self.is_word(0, "masked") {
             return Err(unsupported("masked columns"));
         }
-        Ok(())
+        Ok((name, kind))
     }
 
     pub(super) fn drop(&mut self) -> Parse<Statement> {
@@ -128,6 +148,7 @@ impl Parser<'_> {
             table: self.table_name()?,
             if_not_exists,
             columns: Vec::new(),
+            statics: Vec::new(),
             partition_key: Vec::new(),
             clustering: Vec::new(),
             options: Vec::new(),
@@ -168,9 +189,7 @@ impl Parser<'_> {
             }
             return self.expect_mark(")");
         }
-        let name = self.name()?;
-        let kind = self.column_type(NESTING_MAX)?;
-        self.refuse_modifiers()?;
+        let (name, kind) = self.added_column(&mut table.statics)?;
         if self.is_word(0, "primary") {
             if !table.partition_key.is_empty() {
                 return self.no_alternative();

@@ -2,10 +2,9 @@
 
 use super::{NESTING_MAX, Parse, Parser, unsupported};
 use crate::statement::lexer::Kind;
-use crate::statement::{Function, Select, SelectItem, Selection, Selector, SyntaxProblem};
-
-/// Functions of CQL that compute one value from many rows, which are not supported.
-const AGGREGATES: [&str; 4] = ["min", "max", "sum", "avg"];
+use crate::statement::{
+    Aggregate, Function, Select, SelectItem, Selection, Selector, SyntaxProblem,
+};
 
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parse<Select> {
@@ -34,6 +33,7 @@ impl Parser<'_> {
             distinct,
             selection,
             relations: Vec::new(),
+            group_by: Vec::new(),
             order_by: Vec::new(),
             per_partition_limit: None,
             limit: None,
@@ -42,8 +42,12 @@ impl Parser<'_> {
         if self.word("where") {
             select.relations = self.relations()?;
         }
-        if self.is_word(0, "group") {
-            return Err(unsupported("GROUP BY clauses"));
+        if self.word("group") {
+            self.expect_word("by")?;
+            select.group_by.push(self.name()?);
+            while self.mark(",") {
+                select.group_by.push(self.name()?);
+            }
         }
         if self.word("order") {
             self.expect_word("by")?;
@@ -122,10 +126,15 @@ impl Parser<'_> {
             "ttl" => SelectItem::Ttl(self.name()?),
             "token" => return self.list(")", Self::name).map(SelectItem::Token),
             "cast" => return Err(unsupported("casts")),
-            name if AGGREGATES.contains(&name) => {
-                return Err(unsupported(format!("aggregates other than count, such as {name}()")));
-            }
             name => {
+                if let Some(aggregate) = Aggregate::by_name(name) {
+                    let column = self.name()?;
+                    if self.is_mark(0, "(") {
+                        return Err(unsupported("aggregates of calls"));
+                    }
+                    self.expect_mark(")")?;
+                    return Ok(SelectItem::Aggregate(aggregate, column));
+                }
                 let Some(function) = Function::by_name(name) else {
                     return Err(unsupported(format!("calls of {name}()")));
                 };

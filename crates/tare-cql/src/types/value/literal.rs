@@ -63,7 +63,7 @@ impl Literal {
     fn encode_into(&self, kind: &Type, out: &mut Vec<u8>) -> Result<(), ValueError> {
         match (self, kind) {
             (_, Type::Frozen(within)) => return self.encode_into(within, out),
-            (Self::Null, _) => return Err(ValueError::NullInside { kind: kind.clone() }),
+            (Self::Null, _) => return Err(ValueError::NullInside),
             (Self::Boolean(value), Type::Boolean) => out.push(u8::from(*value)),
             (Self::Uuid(value), Type::Uuid | Type::Timeuuid) => out.extend_from_slice(value),
             (Self::Blob(value), Type::Blob) => out.extend_from_slice(value),

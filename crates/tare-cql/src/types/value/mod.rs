@@ -30,8 +30,8 @@ pub enum ValueError {
     Range { kind: Type, value: i128 },
     #[error("unable to read '{text}' as {kind}")]
     Text { kind: Type, text: String },
-    #[error("null is not allowed within a value of type {kind}")]
-    NullInside { kind: Type },
+    #[error("null is not supported inside collections")]
+    NullInside,
 }
 
 impl Type {
@@ -60,7 +60,7 @@ impl Type {
                     Err(self.content())
                 }
             }
-            Self::List(_) | Self::Set(_) | Self::Map(..) | Self::Tuple(_) => self.parts(bytes),
+            Self::List(_) | Self::Set(_) | Self::Map(..) | Self::Tuple(_) => self.check(bytes),
             Self::Frozen(within) => within.validate(bytes),
             _ if bytes.is_empty() => Ok(()),
             Self::Bigint | Self::Counter | Self::Double | Self::Timestamp => {
@@ -96,7 +96,7 @@ impl Type {
 
     /// Collections and tuples: a count and `[bytes]` for each part. A tuple has no count and may
     /// end early.
-    fn parts(&self, bytes: &[u8]) -> Result<(), ValueError> {
+    fn check(&self, bytes: &[u8]) -> Result<(), ValueError> {
         let mut reader = Reader::new(bytes);
         let content = |_| self.content();
         if let Self::Tuple(fields) = self {
@@ -114,11 +114,31 @@ impl Type {
             for kind in self.part_types() {
                 match reader.bytes("part of a value").map_err(content)? {
                     Some(bytes) => kind.validate(bytes)?,
-                    None => return Err(ValueError::NullInside { kind: self.clone() }),
+                    None => return Err(ValueError::NullInside),
                 }
             }
         }
         reader.end().map_err(content)
+    }
+
+    /// The parts of a valid value, each with its type: the elements of a list or set, keys and
+    /// values of a map in turn, the fields of a tuple. Only a field can be null. A scalar has none.
+    pub fn parts<'t, 'v>(&'t self, bytes: &'v [u8]) -> Vec<(&'t Type, Option<&'v [u8]>)> {
+        let kind = self.unfrozen();
+        let mut reader = Reader::new(bytes);
+        if let Self::Tuple(fields) = kind {
+            let mut part = || reader.bytes("field").ok().flatten();
+            return fields.iter().map(|field| (field, part())).collect();
+        }
+        let mut parts = Vec::new();
+        if kind.is_multi_cell() {
+            for _ in 0..reader.count("number of parts").unwrap_or(0) {
+                for kind in kind.part_types() {
+                    parts.push((kind, reader.bytes("part").ok().flatten()));
+                }
+            }
+        }
+        parts
     }
 
     /// The types of one element: key and value of a map.

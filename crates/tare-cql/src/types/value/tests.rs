@@ -99,7 +99,7 @@ fn invalid_literals_are_refused_with_a_reason() {
             "123e4567-e89b-42d3-a456-426614174000",
             "the bytes are no value of type timeuuid",
         ),
-        ("list<int>", "[null]", "null is not allowed within a value of type int"),
+        ("list<int>", "[null]", "null is not supported inside collections"),
         ("map<int, int>", "{1}", "invalid SET constant for a value of type map<int, int>"),
     ] {
         assert_eq!(literal(text).encode(&kind(name)).unwrap_err().to_string(), message);
@@ -190,4 +190,14 @@ proptest! {
     fn arbitrary_text_does_not_make_a_literal_panic(one in any_type(), text in "\\PC{0,30}") {
         let _ = Literal::Text(text).encode(&one);
     }
+}
+
+#[test]
+fn parts_are_those_of_collections_and_tuples() {
+    let bytes = [0, 0, 0, 1, 0, 0, 0, 1, b'a', 0, 0, 0, 1, b'b'];
+    let map = kind("frozen<map<text, text>>");
+    assert_eq!(map.parts(&bytes), [(&Type::Text, Some(&b"a"[..])), (&Type::Text, Some(b"b"))]);
+    let tuple = kind("tuple<text, text>");
+    assert_eq!(tuple.parts(&bytes[4..9]), [(&Type::Text, Some(&b"a"[..])), (&Type::Text, None)]);
+    assert_eq!(Type::Text.parts(b"long enough for a count of parts"), []);
 }

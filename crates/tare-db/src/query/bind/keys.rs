@@ -9,9 +9,10 @@ use tare_store::read::successor;
 use super::{BoundValues, PartitionKey, check_key_value, list, push_key};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
+use crate::query::filter::BoundTest;
 use crate::query::key_encoding;
 use crate::query::plan::{
-    KeyCondition, KeyValues, SliceBound, Slices, TokenBound, TokenValue, Tuple,
+    Filter, FilterTest, KeyCondition, KeyValues, SliceBound, Slices, TokenBound, TokenValue, Tuple,
 };
 
 /// Keys that the IN conditions of one statement may combine to.
@@ -131,6 +132,25 @@ impl BoundValues<'_> {
         Ok(prefixes)
     }
 
+    /// The test of a filter, with its values.
+    pub(crate) fn filter<P>(&self, filter: &Filter<P>) -> Result<BoundTest, Failure> {
+        let columns = &filter.columns;
+        let key = |values: Vec<&[u8]>| {
+            let mut key = Vec::new();
+            push_values(&mut key, columns, &values);
+            key
+        };
+        Ok(match &filter.test {
+            FilterTest::Any(condition) => {
+                let keys = self.key_values(condition, columns)?.into_iter().map(key);
+                BoundTest::any(keys.collect())
+            }
+            FilterTest::Compare(comparison, tuple) => {
+                BoundTest::Compare(*comparison, key(self.parts(tuple, columns)?))
+            }
+        })
+    }
+
     /// The slices of a partition, ascending. None of them is empty.
     pub(crate) fn slices(
         &self,
@@ -231,6 +251,12 @@ impl BoundValues<'_> {
         }
         Ok((first <= last).then_some((first, last)))
     }
+}
+
+/// Excludes the row with the static columns, whose clustering key is empty.
+pub(crate) fn without_static_row(slices: &mut [OwnedSlice]) {
+    // No key begins below this.
+    slices.iter_mut().filter(|(from, _)| from.is_empty()).for_each(|(from, _)| from.push(0));
 }
 
 fn push_values(out: &mut Vec<u8>, columns: &[Column], values: &[&[u8]]) {

@@ -10,11 +10,12 @@ use tare_cql::types::Type;
 use tare_cql::wire::{Reader, Value};
 
 use crate::query::catalog::{Column, Table};
+use crate::query::collections;
 use crate::query::failure::Failure;
 use crate::query::key_encoding;
 use crate::query::plan::{Prepared, Source};
 use crate::query::planner;
-pub(crate) use keys::{OwnedSlice, after};
+pub(crate) use keys::{OwnedSlice, after, without_static_row};
 
 /// Values up to this number are bound without an allocation.
 const BOUND_INLINE: usize = 32;
@@ -22,6 +23,8 @@ const BOUND_INLINE: usize = 32;
 pub(crate) struct BoundValues<'a> {
     inline: [Value<'a>; BOUND_INLINE],
     more: Vec<Value<'a>>,
+    /// The values of `Source::Collection`, put in order, by the position of their markers.
+    collections: Vec<(u16, Vec<u8>)>,
     /// The results of the calls of functions.
     calls: Vec<Option<Vec<u8>>>,
 }
@@ -48,7 +51,8 @@ impl<'a> BoundValues<'a> {
         call_context: impl FnMut() -> CallContext,
     ) -> Result<Self, Failure> {
         let inline = [Value::Unset; BOUND_INLINE];
-        let mut bound = Self { inline, more: Vec::new(), calls: Vec::new() };
+        let mut bound =
+            Self { inline, more: Vec::new(), collections: Vec::new(), calls: Vec::new() };
         let markers = &prepared.markers;
         if values.is_named() {
             for (index, (name, _)) in markers.iter().enumerate() {
@@ -69,10 +73,24 @@ impl<'a> BoundValues<'a> {
                 planner::check_value(name, kind, bytes)?;
             }
         }
+        if !prepared.collections.is_empty() {
+            bound.put_in_order(prepared)?;
+        }
         if !prepared.calls.is_empty() {
             bound.call(prepared, call_context)?;
         }
         Ok(bound)
+    }
+
+    #[cold]
+    fn put_in_order(&mut self, prepared: &Prepared) -> Result<(), Failure> {
+        for &position in &prepared.collections {
+            let (_, kind) = &prepared.markers[usize::from(position)];
+            if let Value::Bytes(bytes) = self.at(usize::from(position)) {
+                self.collections.push((position, collections::in_order(kind, bytes)?));
+            }
+        }
+        Ok(())
     }
 
     fn call(
@@ -125,6 +143,10 @@ impl<'a> BoundValues<'a> {
     pub(crate) fn get<'s>(&'s self, source: &'s Source) -> Value<'s> {
         match source {
             Source::Marker(index) => self.at(usize::from(*index)),
+            Source::Collection(index) => {
+                let found = self.collections.iter().find(|(position, _)| position == index);
+                found.map_or_else(|| self.at(usize::from(*index)), |(_, v)| Value::Bytes(v))
+            }
             Source::Literal(Some(bytes)) => Value::Bytes(bytes),
             Source::Literal(None) => Value::Null,
             Source::Call(index) => match self.calls.get(usize::from(*index)) {

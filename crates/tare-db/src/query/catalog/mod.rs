@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tare_cql::system_schema;
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
+use tare_store::cells;
 
 use crate::query::failure::Failure;
 use crate::query::options::TableOptions;
@@ -29,6 +30,14 @@ pub(crate) struct Column {
     pub(crate) descending: bool,
 }
 
+/// A column that was dropped: only its last drop, if there were several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DroppedColumn {
+    pub(crate) column: Column,
+    /// When it was dropped, in microseconds since the Unix epoch.
+    pub(crate) dropped_us: i64,
+}
+
 /// One table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Table {
@@ -40,28 +49,57 @@ pub(crate) struct Table {
     pub(crate) store: u32,
     pub(crate) partition: Vec<Column>,
     pub(crate) clustering: Vec<Column>,
+    /// The static columns, by name: their values belong to a partition. The store has them in its
+    /// row with an empty clustering key, which comes before all other rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) statics: Vec<Column>,
     /// The other columns, by name.
     pub(crate) regular: Vec<Column>,
+    /// By name. Rows may still have values of these columns, which no statement can see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) dropped: Vec<DroppedColumn>,
     #[serde(default)]
     pub(crate) options: TableOptions,
 }
 
 impl Table {
-    /// The columns in the order of `SELECT *`: partition key, clustering key, then the others by
-    /// name.
+    /// The columns in the order of `SELECT *`: partition key, clustering key, then static columns
+    /// and the others, by name.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
-        self.partition.iter().chain(&self.clustering).chain(&self.regular)
+        self.partition.iter().chain(&self.clustering).chain(self.written())
+    }
+
+    /// The columns that are not part of the key.
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Column> {
+        self.statics.iter().chain(&self.regular)
     }
 
     /// The number for the next column to be added.
     pub(crate) fn next_number(&self) -> Option<u16> {
-        self.columns().map(|column| column.number).max().unwrap_or(0).checked_add(1)
+        let dropped = self.dropped.iter().map(|dropped| &dropped.column);
+        let all = self.columns().chain(dropped);
+        all.map(|column| column.number).max().unwrap_or(0).checked_add(1)
+    }
+
+    /// Whether a row exists that the store has found: not if all of its values are of columns that
+    /// were dropped.
+    #[inline]
+    pub(crate) fn has_row(&self, cells: &[u8]) -> bool {
+        self.dropped.is_empty() || self.has_columns(cells)
+    }
+
+    #[cold]
+    fn has_columns(&self, cells: &[u8]) -> bool {
+        cells::iter(cells).any(|cell| {
+            cell.column == cells::MARKER
+                || self.written().any(|column| column.number == cell.column)
+        })
     }
 
     /// Whether the table has counters. No statement can write to it; `query::schema_change`
     /// explains why it can exist.
     pub(crate) fn has_counters(&self) -> bool {
-        self.regular.iter().any(|column| column.kind == Type::Counter)
+        self.written().any(|column| column.kind == Type::Counter)
     }
 }
 
@@ -242,7 +280,7 @@ mod type_name {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Type, D::Error> {
         let name = String::deserialize(from)?;
         let unknown = || serde::de::Error::custom(format!("{name:?} is no type of a column"));
-        Type::scalar(&name).ok_or_else(unknown)
+        tare_cql::statement::parse_type(&name).map_err(|_| unknown())
     }
 }
 

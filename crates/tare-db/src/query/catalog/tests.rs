@@ -12,7 +12,9 @@ fn table(name: &str, store: u32) -> Table {
         store,
         partition: vec![column("k", Type::Blob, 2)],
         clustering: vec![],
+        statics: vec![],
         regular: vec![column("v", Type::Text, 3)],
+        dropped: Vec::new(),
         options: TableOptions::default(),
     }
 }

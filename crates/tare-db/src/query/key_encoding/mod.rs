@@ -7,6 +7,7 @@
 //! rows here.
 
 mod decimal;
+mod nested;
 
 use tare_cql::types::Type;
 
@@ -17,24 +18,24 @@ pub(crate) const NUMBER_BYTES_MAX: usize = 1024;
 const EMPTY: u8 = 0;
 const PRESENT: u8 = 1;
 
-/// Whether values of this type can be part of a key.
+/// Whether values of this type can be part of a key, or keys of a map or elements of a set.
 pub(crate) fn is_orderable(kind: &Type) -> bool {
-    !matches!(
-        kind,
-        Type::Duration
-            | Type::Counter
-            | Type::List(_)
-            | Type::Set(_)
-            | Type::Map(..)
-            | Type::Tuple(_)
-            | Type::Frozen(_)
-            | Type::Custom(_)
-    )
+    match kind {
+        Type::Duration | Type::Counter | Type::Custom(_) => false,
+        Type::List(_) | Type::Set(_) | Type::Map(..) => false,
+        Type::Frozen(within) => nested::kinds(within).all(is_orderable),
+        Type::Tuple(fields) => fields.iter().all(is_orderable),
+        _ => true,
+    }
 }
 
-/// Whether a value is too long for a key of its type.
+/// Whether a value is too long for a key of its type, or has such a value in it.
 pub(crate) fn is_too_long(kind: &Type, value: &[u8]) -> bool {
-    matches!(kind, Type::Decimal | Type::Varint) && value.len() > NUMBER_BYTES_MAX
+    match kind {
+        Type::Decimal | Type::Varint => value.len() > NUMBER_BYTES_MAX,
+        Type::Frozen(_) | Type::Tuple(_) => nested::is_too_long(kind, value),
+        _ => false,
+    }
 }
 
 /// Appends one component. The value has to be valid for its type.
@@ -99,6 +100,7 @@ fn push_value(out: &mut Vec<u8>, kind: &Type, value: &[u8]) {
         Type::Boolean | Type::Date => out.extend_from_slice(value),
         Type::Varint => push_varint(out, value),
         Type::Decimal => decimal::push(out, value),
+        Type::Frozen(_) | Type::Tuple(_) => nested::push(out, kind, value),
         _ => {
             // The length is free: zeros are escaped, and two zeros end the component.
             for &byte in value {
@@ -152,6 +154,7 @@ fn length_of(kind: &Type, descending: bool, bytes: &[u8]) -> Option<usize> {
             3 + usize::from(if negative { !length } else { length })
         }
         Type::Decimal => decimal::length_of(body, mask)?,
+        Type::Frozen(_) | Type::Tuple(_) => nested::length_of(kind, descending, body)?,
         _ => {
             let mut at = 0;
             loop {
@@ -212,8 +215,11 @@ pub(crate) fn component(out: &mut Vec<u8>, kind: &Type, descending: bool, key: &
             value.copy_within(3.., 0);
             out.truncate(out.len() - 3);
         }
-        Type::Decimal => {
-            let value = decimal::value(value);
+        Type::Decimal | Type::Frozen(_) | Type::Tuple(_) => {
+            let value = match kind {
+                Type::Decimal => decimal::value(value),
+                _ => nested::value(kind, value),
+            };
             out.truncate(from);
             out.extend_from_slice(&value);
         }

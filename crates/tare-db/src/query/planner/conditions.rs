@@ -16,20 +16,20 @@ use crate::query::plan::{
 /// worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    Select {
-        allow_filtering: bool,
-    },
+    Select,
     /// UPDATE, or DELETE of columns, which needs whole keys.
     Rows,
     /// DELETE of rows, which also takes slices.
     Ranges,
+    /// UPDATE or DELETE of static columns, which belong to partitions.
+    Statics,
 }
 
-/// Resolves all conditions.
-pub(super) fn conditions(
+/// Resolves all conditions. The order of the keys has to serve them.
+pub(super) fn conditions<'r>(
     table: &Table,
     terms: &mut Terms<'_>,
-    relations: &[Relation],
+    relations: impl IntoIterator<Item = &'r Relation>,
     purpose: Purpose,
 ) -> Result<(Partitions, Rows), Failure> {
     let mut given = ParsedConditions {
@@ -107,17 +107,21 @@ impl ParsedConditions {
     ) -> Result<(), Failure> {
         let (place, column) = find(table, name)?;
         match place {
-            ColumnRole::Regular => Err(match purpose {
-                Purpose::Select { allow_filtering } => filtering(allow_filtering),
-                Purpose::Rows | Purpose::Ranges => Failure::Invalid(format!(
+            ColumnRole::Regular | ColumnRole::Static => Err(match purpose {
+                Purpose::Select => filtering(),
+                Purpose::Rows | Purpose::Ranges | Purpose::Statics => Failure::Invalid(format!(
                     "Non PRIMARY KEY columns found in where clause: {name}"
                 )),
             }),
             ColumnRole::Partition(position) => {
                 let condition = key_condition(terms, std::slice::from_ref(column), name, test)?;
-                let message = "Only EQ and IN relation are supported on the partition key (unless \
-                               you use the token() function)";
-                let condition = condition.ok_or_else(|| Failure::invalid(message))?;
+                let condition = condition.ok_or_else(|| match purpose {
+                    Purpose::Select => filtering(),
+                    Purpose::Rows | Purpose::Ranges | Purpose::Statics => Failure::invalid(
+                        "Only EQ and IN relation are supported on the partition key (unless you \
+                         use the token() function)",
+                    ),
+                })?;
                 match self.keys[position].replace(condition) {
                     None => Ok(()),
                     Some(_) => Err(restricted_twice(name)),
@@ -137,24 +141,7 @@ impl ParsedConditions {
         names: &[String],
         test: &Test,
     ) -> Result<(), Failure> {
-        let mut first = None;
-        for (offset, name) in names.iter().enumerate() {
-            let (ColumnRole::Clustering(position), _) = find(table, name)? else {
-                return Err(Failure::Invalid(format!(
-                    "Multi-column relations can only be applied to clustering columns but was \
-                     applied to: {name}"
-                )));
-            };
-            if position != *first.get_or_insert(position) + offset {
-                return Err(Failure::Invalid(format!(
-                    "Clustering columns must appear in the PRIMARY KEY order in multi-column \
-                     relations: ({})",
-                    names.join(", ")
-                )));
-            }
-        }
-        let first = first.unwrap_or(0);
-        let columns = &table.clustering[first..first + names.len()];
+        let (first, columns) = clustering_columns(table, names)?;
         let name = format!("({})", names.join(","));
         self.clustering(terms, first, columns, &name, test)
     }
@@ -197,22 +184,22 @@ impl ParsedConditions {
                     "Columns of the partition key cannot be restricted by both a normal relation \
                      and a token relation",
                 )),
-                Purpose::Select { .. } => Ok(Partitions::Tokens(std::mem::take(&mut self.tokens))),
-                Purpose::Rows | Purpose::Ranges => Err(Failure::invalid(
+                Purpose::Select => Ok(Partitions::Tokens(std::mem::take(&mut self.tokens))),
+                Purpose::Rows | Purpose::Ranges | Purpose::Statics => Err(Failure::invalid(
                     "The token function cannot be used in WHERE clauses for UPDATE and DELETE \
                      statements",
                 )),
             };
         }
         match (missing, purpose) {
-            (Some(missing), Purpose::Rows | Purpose::Ranges) => Err(Failure::Invalid(format!(
-                "Some partition key parts are missing: {}",
-                table.partition[missing].name
-            ))),
-            (Some(_), Purpose::Select { allow_filtering }) if restricted => {
-                Err(filtering(allow_filtering))
+            (Some(missing), Purpose::Rows | Purpose::Ranges | Purpose::Statics) => {
+                Err(Failure::Invalid(format!(
+                    "Some partition key parts are missing: {}",
+                    table.partition[missing].name
+                )))
             }
-            (Some(_), Purpose::Select { .. }) => Ok(Partitions::Tokens(Vec::new())),
+            (Some(_), Purpose::Select) if restricted => Err(filtering()),
+            (Some(_), Purpose::Select) => Ok(Partitions::Tokens(Vec::new())),
             (None, _) => {
                 let keys: Vec<KeyCondition> = self.keys.drain(..).flatten().collect();
                 let one: Option<Vec<_>> = keys.iter().map(parts).collect();
@@ -269,6 +256,16 @@ impl ParsedConditions {
                  statements and in DELETE statements of columns",
             ));
         }
+        let restricted = next > 0 || sliced.is_some();
+        if purpose == Purpose::Statics {
+            return match restricted {
+                false => Ok(Rows::One(Vec::new())),
+                true => Err(Failure::invalid(
+                    "Invalid restrictions on clustering columns since the UPDATE or DELETE \
+                     statement modifies only static columns",
+                )),
+            };
+        }
         let whole = next == table.clustering.len() && sliced.is_none();
         if !whole && purpose == Purpose::Rows {
             return Err(Failure::Invalid(format!(
@@ -276,11 +273,8 @@ impl ParsedConditions {
                 name(next)
             )));
         }
-        let restricted = next > 0 || sliced.is_some();
         match (partitions, purpose) {
-            (Partitions::Tokens(_), Purpose::Select { allow_filtering }) if restricted => {
-                return Err(filtering(allow_filtering));
-            }
+            (Partitions::Tokens(_), Purpose::Select) if restricted => return Err(filtering()),
             _ => {}
         }
         let equal: Vec<KeyCondition> =
@@ -307,16 +301,38 @@ fn preceding(name: &str, before: &str) -> Failure {
     ))
 }
 
-/// The errors of Cassandra for both cases.
-pub(super) fn filtering(allowed: bool) -> Failure {
-    Failure::invalid(match allowed {
-        true => "ALLOW FILTERING is not supported",
-        false => {
-            "Cannot execute this query as it might involve data filtering and thus may have \
-             unpredictable performance. If you want to execute this query despite the performance \
-             unpredictability, use ALLOW FILTERING"
+/// The error of a query that would have to look at rows that it does not return.
+fn filtering() -> Failure {
+    Failure::invalid(
+        "Cannot execute this query as it might involve data filtering and thus may have \
+         unpredictable performance. If you want to execute this query despite the performance \
+         unpredictability, use ALLOW FILTERING",
+    )
+}
+
+/// The clustering columns of a condition on several columns, and the position of the first.
+pub(super) fn clustering_columns<'t>(
+    table: &'t Table,
+    names: &[String],
+) -> Result<(usize, &'t [Column]), Failure> {
+    let mut first = None;
+    for (offset, name) in names.iter().enumerate() {
+        let (ColumnRole::Clustering(position), _) = find(table, name)? else {
+            return Err(Failure::Invalid(format!(
+                "Multi-column relations can only be applied to clustering columns but was applied \
+                 to: {name}"
+            )));
+        };
+        if position != *first.get_or_insert(position) + offset {
+            return Err(Failure::Invalid(format!(
+                "Clustering columns must appear in the PRIMARY KEY order in multi-column \
+                 relations: ({})",
+                names.join(", ")
+            )));
         }
-    })
+    }
+    let first = first.unwrap_or(0);
+    Ok((first, &table.clustering[first..first + names.len()]))
 }
 
 /// The values of a condition that allows only one, in the order of its columns.
@@ -331,7 +347,7 @@ fn parts(condition: &KeyCondition) -> Option<Vec<Source>> {
 }
 
 /// Plans `=` and IN; `None` for another comparison.
-fn key_condition(
+pub(super) fn key_condition(
     terms: &mut Terms<'_>,
     columns: &[Column],
     name: &str,
@@ -362,7 +378,7 @@ fn tuple_type(columns: &[Column]) -> Type {
     }
 }
 
-fn tuple(
+pub(super) fn tuple(
     terms: &mut Terms<'_>,
     columns: &[Column],
     name: &str,

@@ -2,9 +2,14 @@
 //! is not supported by its name. Some clients look for the messages of Cassandra, so they are used
 //! where it has one.
 
+mod collections;
+mod condition;
 mod conditions;
+mod filtering;
+mod group;
 mod modify;
 mod select;
+mod selection;
 mod system;
 mod terms;
 
@@ -16,9 +21,11 @@ use tare_cql::system_schema;
 use tare_cql::types::Type;
 
 use crate::query::catalog::{Catalog, Column, Table};
+use crate::query::collections::has_order;
 use crate::query::failure::Failure;
-use crate::query::plan::{Modify, Partitions, Plan, Prepared, Source};
+use crate::query::plan::{Conditional, Item, Modify, Partitions, Plan, Prepared, Source};
 use crate::query::replication::Replicas;
+pub(crate) use modify::CONDITIONAL_TIMESTAMP;
 use terms::Terms;
 
 /// The schema and the keyspace in use.
@@ -43,14 +50,20 @@ pub(crate) fn plan(
     let mut terms = Terms::new(&parsed.markers);
     let (plan, about) = match parsed.statement {
         Statement::Modify(modify) => {
-            let modify = modify::modify(scope, &mut terms, &modify)?;
+            let (modify, condition) = modify::modify(scope, &mut terms, &modify)?;
             let about = names(&modify.table);
-            (Plan::Modify(modify), about)
+            let plan = match condition {
+                None => Plan::Modify(modify),
+                Some(_) => Plan::Conditional(Conditional {
+                    is_batch: false,
+                    statements: vec![(modify, condition)],
+                }),
+            };
+            (plan, about)
         }
         Statement::Batch(batch) => {
-            let batch = modify::batch(scope, &mut terms, &batch)?;
-            let about = batch.statements.first().map(|modify| names(&modify.table));
-            (Plan::Batch(batch), about.unwrap_or_default())
+            let (plan, first) = modify::batch(scope, &mut terms, &batch)?;
+            (plan, first.map(|table| names(&table)).unwrap_or_default())
         }
         Statement::Select(select) => {
             let (in_keyspace, name) = qualified(keyspace, &select.table)?;
@@ -69,10 +82,12 @@ pub(crate) fn plan(
         other => (Plan::Other(other, keyspace.map(Box::from)), Default::default()),
     };
     let (markers, calls) = terms.finish()?;
+    let of_order = (0..).zip(&markers).filter(|(_, (_, kind))| has_order(kind));
+    let collections = of_order.map(|(position, _)| position).collect();
     let specs = markers.iter().map(|(name, kind)| ColumnSpec { name, kind });
     let marker_columns = EncodedColumns::new(&about.0, &about.1, specs);
     let partition_key = key_markers(&plan);
-    Ok(Prepared { plan, markers, calls, marker_columns, partition_key, epoch })
+    Ok(Prepared { plan, markers, collections, calls, marker_columns, partition_key, epoch })
 }
 
 fn names(table: &Table) -> (String, String) {
@@ -85,11 +100,17 @@ fn key_markers(plan: &Plan) -> Vec<u16> {
     let partitions = match plan {
         Plan::Modify(Modify { partitions, .. }) => partitions,
         Plan::Select(select) => &select.partitions,
-        Plan::Batch(_) | Plan::System(_) | Plan::Other(..) => return Vec::new(),
+        Plan::Conditional(Conditional { is_batch: false, statements }) => {
+            let Some((modify, _)) = statements.first() else { return Vec::new() };
+            &modify.partitions
+        }
+        Plan::Batch(_) | Plan::Conditional(_) | Plan::System(_) | Plan::Other(..) => {
+            return Vec::new();
+        }
     };
     let Partitions::One(key) = partitions else { return Vec::new() };
     let position = |source: &Source| match source {
-        Source::Marker(position) => Some(*position),
+        Source::Marker(position) | Source::Collection(position) => Some(*position),
         Source::Literal(_) | Source::Call(_) => None,
     };
     key.iter().map(position).collect::<Option<_>>().unwrap_or_default()
@@ -142,7 +163,15 @@ fn data_table(scope: Scope<'_>, name: &TableName) -> Result<(Arc<Table>, Replica
 enum ColumnRole {
     Partition(usize),
     Clustering(usize),
+    Static,
     Regular,
+}
+
+impl ColumnRole {
+    /// Whether the column is part of the key.
+    fn is_key(self) -> bool {
+        matches!(self, Self::Partition(_) | Self::Clustering(_))
+    }
 }
 
 fn find<'a>(table: &'a Table, name: &str) -> Result<(ColumnRole, &'a Column), Failure> {
@@ -153,8 +182,20 @@ fn find<'a>(table: &'a Table, name: &str) -> Result<(ColumnRole, &'a Column), Fa
     if let Some((position, column)) = at(&table.clustering) {
         return Ok((ColumnRole::Clustering(position), column));
     }
+    if let Some((_, column)) = at(&table.statics) {
+        return Ok((ColumnRole::Static, column));
+    }
     let column = at(&table.regular).ok_or_else(|| undefined(name, &table.keyspace, &table.name))?;
     Ok((ColumnRole::Regular, column.1))
+}
+
+/// The value of a column.
+fn value_of(role: ColumnRole, column: &Column) -> Item {
+    match role {
+        ColumnRole::Partition(position) => Item::Partition(position),
+        ColumnRole::Clustering(position) => Item::Clustering(position),
+        ColumnRole::Regular | ColumnRole::Static => Item::of(column),
+    }
 }
 
 fn undefined(column: &str, keyspace: &str, table: &str) -> Failure {

@@ -1,41 +1,71 @@
 //! Plans INSERT, UPDATE, DELETE and batches of them.
 
-use tare_cql::statement::{self, Term, Using};
+use std::sync::Arc;
+
+use tare_cql::statement::{self, Assignment, ColumnChange, Deletion, Term, Using};
 use tare_cql::types::Type;
 
+use super::collections::{change_of, deletion_of, write};
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
 use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
-use crate::query::plan::{Action, Batch, Modify, Partitions, Rows, Source};
+use crate::query::plan::{
+    Action, Batch, CollectionChange, CollectionWrite, Condition, Conditional, Modify, Partitions,
+    Plan, Rows, Source,
+};
+use crate::query::replication::Replicas;
 
+/// The error of a batch with conditions at a time of the client's choice.
+pub(crate) const CONDITIONAL_TIMESTAMP: &str =
+    "Cannot provide custom timestamp for conditional BATCH";
+
+/// Plans one write and its condition.
 pub(super) fn modify(
     scope: Scope<'_>,
     terms: &mut Terms<'_>,
     modify: &statement::Modify,
-) -> Result<Modify, Failure> {
-    match modify {
-        statement::Modify::Insert(insert) => self::insert(scope, terms, insert),
-        statement::Modify::Update(update) => self::update(scope, terms, update),
-        statement::Modify::Delete(delete) => self::delete(scope, terms, delete),
-    }
+) -> Result<(Modify, Option<Condition>), Failure> {
+    let (planned, condition) = match modify {
+        statement::Modify::Insert(insert) => {
+            (self::insert(scope, terms, insert)?, &insert.condition)
+        }
+        statement::Modify::Update(update) => {
+            (self::update(scope, terms, update)?, &update.condition)
+        }
+        statement::Modify::Delete(delete) => {
+            (self::delete(scope, terms, delete)?, &delete.condition)
+        }
+    };
+    let condition = condition.as_ref();
+    let condition = condition.map(|one| super::condition::condition(terms, &planned, one));
+    Ok((planned, condition.transpose()?))
 }
 
+/// Plans a batch. Returns the table of its first statement too.
 pub(super) fn batch(
     scope: Scope<'_>,
     terms: &mut Terms<'_>,
     batch: &statement::Batch,
-) -> Result<Batch, Failure> {
+) -> Result<(Plan, Option<Arc<Table>>), Failure> {
     let timestamp = timestamp(terms, batch.timestamp_us.as_ref())?;
     let statements = batch.statements.iter().map(|one| modify(scope, terms, one));
     let statements = statements.collect::<Result<Vec<_>, _>>()?;
-    if timestamp.is_some() && statements.iter().any(|modify| modify.timestamp.is_some()) {
+    if timestamp.is_some() && statements.iter().any(|(modify, _)| modify.timestamp.is_some()) {
         return Err(Failure::invalid(
             "Timestamp must be set either on BATCH or individual statements",
         ));
     }
-    Ok(Batch { unlogged: batch.unlogged, timestamp, statements })
+    let first = statements.first().map(|(modify, _)| Arc::clone(&modify.table));
+    if statements.iter().all(|(_, condition)| condition.is_none()) {
+        let statements = statements.into_iter().map(|(modify, _)| modify).collect();
+        return Ok((Plan::Batch(Batch { unlogged: batch.unlogged, timestamp, statements }), first));
+    }
+    if timestamp.is_some() {
+        return Err(Failure::invalid(CONDITIONAL_TIMESTAMP));
+    }
+    Ok((Plan::Conditional(Conditional { is_batch: true, statements }), first))
 }
 
 fn insert(
@@ -61,14 +91,24 @@ fn insert(
         columns.iter().map(of).collect()
     };
     let partitions = Partitions::One(key(&table.partition, "partition key parts")?);
-    let rows = Rows::One(key(&table.clustering, "clustering keys")?);
-    let cells = given.into_iter().filter(|(place, ..)| *place == ColumnRole::Regular);
-    let mut cells: Vec<_> = cells.map(|(_, column, source)| (column.number, source)).collect();
-    cells.sort_by_key(|(number, _)| *number);
+    let has = |is: fn(ColumnRole) -> bool| given.iter().any(|(place, ..)| is(*place));
+    let statics_only = has(|place| place == ColumnRole::Static)
+        && !has(|place| matches!(place, ColumnRole::Clustering(_) | ColumnRole::Regular));
+    let rows = match statics_only {
+        true => Rows::One(Vec::new()),
+        false => Rows::One(key(&table.clustering, "clustering keys")?),
+    };
+    let mut assigned = Assigned::default();
+    for (place, column, source) in given.into_iter().filter(|(place, ..)| !place.is_key()) {
+        let values = assigned.of(place);
+        match column.kind.is_multi_cell() {
+            true => values.collections.push(write(column, CollectionChange::Set(source))),
+            false => values.cells.push((column.number, source)),
+        }
+    }
     let (ttl, timestamp) = using(terms, &insert.using)?;
-    let action = Action::Set { marks: true, cells, ttl };
-    let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
+    let target = Target { table, replicas, partitions, rows, timestamp };
+    Ok(assigned.set(target, !statics_only, ttl))
 }
 
 fn update(
@@ -79,21 +119,32 @@ fn update(
     let (table, replicas) = data_table(scope, &update.table)?;
     // The markers of USING precede those of SET in the text; each marker knows its own position.
     let (ttl, timestamp) = using(terms, &update.using)?;
-    let mut cells: Vec<(u16, Source)> = Vec::new();
-    for (name, term) in &update.assignments {
-        let column = regular(&table, name, "SET part")?;
-        if cells.iter().any(|(known, _)| *known == column.number) {
+    let mut assigned = Assigned::default();
+    for Assignment { column: name, change } in &update.assignments {
+        let (place, column) = written(&table, name, "SET part")?;
+        let AssignedValues { cells, collections } = assigned.of(place);
+        let mut before = collections.iter().filter(|write| write.column == column.number);
+        let is_set = |write: &CollectionWrite| matches!(write.change, CollectionChange::Set(_));
+        let is_twice = match change {
+            ColumnChange::Set(_) => before.next().is_some(),
+            _ => before.any(is_set),
+        };
+        if is_twice || cells.iter().any(|(known, _)| *known == column.number) {
             return Err(Failure::Invalid(format!(
                 "Multiple incompatible setting of column {name}"
             )));
         }
-        cells.push((column.number, terms.source(term, name, &column.kind)?));
+        match change {
+            ColumnChange::Set(term) if !column.kind.is_multi_cell() => {
+                cells.push((column.number, terms.source(term, name, &column.kind)?));
+            }
+            change => collections.push(change_of(terms, column, change)?),
+        }
     }
-    cells.sort_by_key(|(number, _)| *number);
-    let (partitions, rows) = conditions(&table, terms, &update.relations, Purpose::Rows)?;
-    let action = Action::Set { marks: false, cells, ttl };
-    let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
+    let purpose = if assigned.rows.is_empty() { Purpose::Statics } else { Purpose::Rows };
+    let (partitions, rows) = conditions(&table, terms, &update.relations, purpose)?;
+    let target = Target { table, replicas, partitions, rows, timestamp };
+    Ok(assigned.set(target, false, ttl))
 }
 
 fn delete(
@@ -103,25 +154,130 @@ fn delete(
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &delete.table)?;
     let timestamp = timestamp(terms, delete.timestamp_us.as_ref())?;
-    let columns = delete.columns.iter().map(|name| regular(&table, name, "DELETE"));
-    let mut columns = columns
-        .map(|column| column.map(|column| column.number))
-        .collect::<Result<Vec<u16>, _>>()?;
-    columns.sort_unstable();
-    columns.dedup();
-    let (purpose, action) = match columns.is_empty() {
-        true => (Purpose::Ranges, Action::Remove),
-        false => (Purpose::Rows, Action::Clear(columns)),
+    let mut of_rows = (Vec::new(), Vec::new());
+    let mut of_statics = (Vec::new(), Vec::new());
+    for Deletion { column: name, element } in &delete.columns {
+        let (place, column) = written(&table, name, "DELETE")?;
+        let (columns, elements) = match place {
+            ColumnRole::Static => &mut of_statics,
+            _ => &mut of_rows,
+        };
+        match element {
+            Some(element) => elements.push(deletion_of(terms, column, element)?),
+            None => columns.push(column.number),
+        }
+    }
+    let clear = |(mut columns, elements): (Vec<u16>, Vec<CollectionWrite>)| {
+        columns.sort_unstable();
+        columns.dedup();
+        let is_empty = columns.is_empty() && elements.is_empty();
+        (!is_empty).then_some((Action::Clear(columns), elements))
+    };
+    let (purpose, write, statics) = match (clear(of_rows), clear(of_statics)) {
+        (Some(rows), statics) => (Purpose::Rows, rows, statics),
+        (None, Some(statics)) => (Purpose::Statics, statics, None),
+        (None, None) => (Purpose::Ranges, (Action::Remove, Vec::new()), None),
     };
     let (partitions, rows) = conditions(&table, terms, &delete.relations, purpose)?;
-    let default_ttl_s = table.options.default_time_to_live_s();
-    Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
+    let target = Target { table, replicas, partitions, rows, timestamp };
+    Ok(target.modify(write, statics))
+}
+
+/// The values that a statement assigns, of rows and of the static columns of their partitions.
+#[derive(Default)]
+struct Assigned {
+    rows: AssignedValues,
+    statics: AssignedValues,
+}
+
+#[derive(Default)]
+struct AssignedValues {
+    cells: Vec<(u16, Source)>,
+    collections: Vec<CollectionWrite>,
+}
+
+impl AssignedValues {
+    fn is_empty(&self) -> bool {
+        self.cells.is_empty() && self.collections.is_empty()
+    }
+
+    fn set(mut self, marks: bool, ttl: Option<Source>) -> Write {
+        self.cells.sort_by_key(|(number, _)| *number);
+        (Action::Set { marks, cells: self.cells, ttl }, self.collections)
+    }
+}
+
+impl Assigned {
+    fn of(&mut self, place: ColumnRole) -> &mut AssignedValues {
+        match place {
+            ColumnRole::Static => &mut self.statics,
+            _ => &mut self.rows,
+        }
+    }
+
+    /// The write of the values. If it has only static columns, it is one of the static columns.
+    fn set(self, target: Target, marks: bool, ttl: Option<Source>) -> Modify {
+        let Self { rows, statics } = self;
+        if statics.is_empty() {
+            return target.modify(rows.set(marks, ttl), None);
+        }
+        let statics = statics.set(false, ttl.clone());
+        match marks || !rows.is_empty() {
+            true => target.modify(rows.set(marks, ttl), Some(statics)),
+            false => target.modify(statics, None),
+        }
+    }
+}
+
+/// What a statement writes to.
+struct Target {
+    table: Arc<Table>,
+    replicas: Replicas,
+    partitions: Partitions,
+    rows: Rows,
+    timestamp: Option<Source>,
+}
+
+/// What it writes there.
+type Write = (Action, Vec<CollectionWrite>);
+
+impl Target {
+    /// A write of rows, and of the static columns of the same partitions.
+    fn modify(self, (action, collections): Write, statics: Option<Write>) -> Modify {
+        let statics = statics.map(|statics| {
+            let target = Self {
+                table: Arc::clone(&self.table),
+                replicas: self.replicas,
+                partitions: self.partitions.clone(),
+                rows: Rows::One(Vec::new()),
+                timestamp: self.timestamp.clone(),
+            };
+            Box::new(target.modify(statics, None))
+        });
+        let default_ttl_s = self.table.options.default_time_to_live_s();
+        let Self { table, replicas, partitions, rows, timestamp } = self;
+        Modify {
+            table,
+            replicas,
+            partitions,
+            rows,
+            action,
+            statics,
+            collections,
+            timestamp,
+            default_ttl_s,
+        }
+    }
 }
 
 /// A column that is not part of the key.
-fn regular<'t>(table: &'t Table, name: &str, part: &str) -> Result<&'t Column, Failure> {
+fn written<'t>(
+    table: &'t Table,
+    name: &str,
+    part: &str,
+) -> Result<(ColumnRole, &'t Column), Failure> {
     match find(table, name)? {
-        (ColumnRole::Regular, column) => Ok(column),
+        (place, column) if !place.is_key() => Ok((place, column)),
         _ if part == "DELETE" => Err(Failure::Invalid(format!(
             "Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"
         ))),

@@ -1,18 +1,17 @@
 //! Plans SELECT from tables of clients.
 
-use tare_cql::response::{ColumnSpec, EncodedColumns};
 use tare_cql::statement::{self, Order, SelectItem, Selection};
 use tare_cql::types::Type;
 
 use super::conditions::{Purpose, conditions};
+use super::selection::{Named, described, is_fixed, item};
 use super::terms::Terms;
-use super::{ColumnRole, Scope, data_table, find};
+use super::{ColumnRole, Scope, data_table, filtering, find, group};
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
-use crate::query::plan::{Item, Items, Partitions, Select, Source};
-
-/// The columns of a result: name and type.
-pub(super) type Named = Vec<(String, Type)>;
+use crate::query::plan::{
+    Filter, GroupItem, Item, Items, Partitions, Rows, Select, Slices, Source, StaticRead,
+};
 
 pub(super) fn select(
     scope: Scope<'_>,
@@ -20,31 +19,65 @@ pub(super) fn select(
     select: &statement::Select,
 ) -> Result<Select, Failure> {
     let (table, replicas) = data_table(scope, &select.table)?;
-    let (items, names) = items(&table, &select.selection)?;
+    let (items, names) = match group::is_grouped(select) {
+        true => group::items(&table, select)?,
+        false => items(&table, &select.selection)?,
+    };
     if select.distinct {
         check_distinct(&table, select, &items)?;
     }
-    let purpose = Purpose::Select { allow_filtering: select.allow_filtering };
-    let (partitions, rows) = conditions(&table, terms, &select.relations, purpose)?;
+    let (partitions, rows, filters) = match select.allow_filtering {
+        true => filtering::conditions(&table, terms, &select.relations)?,
+        false => {
+            let (partitions, rows) = conditions(&table, terms, &select.relations, Purpose::Select)?;
+            (partitions, rows, Vec::new())
+        }
+    };
+    if select.distinct && filters.iter().any(needs_row) {
+        return Err(Failure::invalid(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or \
+             static columns.",
+        ));
+    }
     let reversed = is_reversed(&table, select, &partitions)?;
     let merged = !select.order_by.is_empty()
         && matches!(partitions, Partitions::Some(_))
-        && matches!(items, Items::Columns(_));
+        && !items.is_one_row();
+    if merged && matches!(items, Items::Groups(_)) {
+        return Err(Failure::invalid(
+            "GROUP BY with ORDER BY and IN on the partition key is not supported",
+        ));
+    }
+    let rows = match items {
+        Items::Groups(_) => filtering::slices(rows),
+        _ => rows,
+    };
     let columns = described(&table.keyspace, &table.name, &names);
     let (per_partition_limit, limit) = limits(terms, select)?;
+    let statics = (!table.statics.is_empty()).then(|| StaticRead {
+        joined: needs_statics(&table, &items, &filters),
+        alone: rows == Rows::Slices(Slices::default()),
+    });
     let calls = match &items {
         Items::Columns(items) => items.iter().any(|item| matches!(item, Item::Call(..))),
+        Items::Groups(groups) => {
+            groups.items.iter().any(|item| matches!(item, GroupItem::First(Item::Call(..))))
+        }
         Items::Count | Items::CountOf(_) => false,
     };
+    // Without the other columns, one that was dropped could hide that a row has none left.
+    let cells = cells(&items).filter(|_| table.dropped.is_empty());
     Ok(Select {
         table,
         replicas,
         partitions,
         rows,
+        filters,
         reversed,
         merged,
         distinct: select.distinct,
-        cells: cells(&items),
+        cells,
+        statics,
         calls,
         items,
         per_partition_limit,
@@ -53,10 +86,38 @@ pub(super) fn select(
     })
 }
 
+/// Whether a selection has a static column, perhaps as an argument of a function, or a filter tests
+/// one.
+fn needs_statics(table: &Table, items: &Items, filters: &[Filter<Item>]) -> bool {
+    let is_static = |number: u16| table.statics.iter().any(|column| column.number == number);
+    fn of(item: &Item, is_static: &impl Fn(u16) -> bool) -> bool {
+        match item {
+            Item::Cell(number)
+            | Item::Collection(number, _)
+            | Item::WriteTime(number)
+            | Item::Ttl(number) => is_static(*number),
+            Item::Call(_, Some(argument)) => of(&argument.0, is_static),
+            Item::Partition(_) | Item::Clustering(_) | Item::Token | Item::Call(_, None) => false,
+        }
+    }
+    let tests = |filter: &Filter<Item>| filter.places.iter().any(|item| of(item, &is_static));
+    if filters.iter().any(tests) {
+        return true;
+    }
+    match items {
+        Items::Count => false,
+        // Aggregates are of any column.
+        Items::Groups(_) => true,
+        Items::CountOf(number) => is_static(*number),
+        Items::Columns(items) => items.iter().any(|item| of(item, &is_static)),
+    }
+}
+
 /// The columns whose cells are needed; `None` if the result needs more than their cells.
 fn cells(items: &Items) -> Option<Vec<u16>> {
     let Items::Columns(items) = items else { return None };
     let number = |item: &Item| match item {
+        Item::Collection(number, _) => Some(Some(*number)),
         Item::Cell(number) | Item::WriteTime(number) | Item::Ttl(number) => Some(Some(*number)),
         Item::Partition(_) | Item::Clustering(_) | Item::Token => Some(None),
         Item::Call(..) => None,
@@ -66,11 +127,6 @@ fn cells(items: &Items) -> Option<Vec<u16>> {
     numbers.sort_unstable();
     numbers.dedup();
     Some(numbers)
-}
-
-pub(super) fn described(keyspace: &str, table: &str, names: &Named) -> EncodedColumns {
-    let specs = names.iter().map(|(name, kind)| ColumnSpec { name, kind });
-    EncodedColumns::new(keyspace, table, specs)
 }
 
 /// Plans PER PARTITION LIMIT and LIMIT.
@@ -103,7 +159,9 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
             SelectItem::CountRows => Some(Items::Count),
             SelectItem::Count(column) => {
                 Some(match find(table, column)? {
-                    (ColumnRole::Regular, column) => Items::CountOf(column.number),
+                    (ColumnRole::Regular | ColumnRole::Static, column) => {
+                        Items::CountOf(column.number)
+                    }
                     // Every row has its key.
                     (ColumnRole::Partition(_) | ColumnRole::Clustering(_), _) => Items::Count,
                 })
@@ -114,7 +172,7 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
             Some(counted) if selectors.len() == 1 => {
                 return Ok((counted, vec![(name, Type::Bigint)]));
             }
-            Some(_) => return Err(Failure::invalid("count beside columns is not supported")),
+            Some(_) => unreachable!("count beside columns is grouped"),
             None => {
                 let (item, kind) = item(table, &selector.item)?;
                 items.push(item);
@@ -125,74 +183,23 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
     Ok((Items::Columns(items), names))
 }
 
-/// A selected item and its type.
-fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
-    let number = |name: &str, what: &str| match find(table, name)? {
-        (ColumnRole::Regular, column) => Ok(column.number),
-        _ => Err(Failure::Invalid(format!(
-            "Cannot use selection function {what} on PRIMARY KEY part {name}"
-        ))),
-    };
-    Ok(match item {
-        SelectItem::Column(name) => {
-            let (place, column) = find(table, name)?;
-            let item = match place {
-                ColumnRole::Partition(position) => Item::Partition(position),
-                ColumnRole::Clustering(position) => Item::Clustering(position),
-                ColumnRole::Regular => Item::Cell(column.number),
-            };
-            (item, column.kind.clone())
-        }
-        SelectItem::WriteTime(name) => (Item::WriteTime(number(name, "writeTime")?), Type::Bigint),
-        SelectItem::Ttl(name) => (Item::Ttl(number(name, "ttl")?), Type::Int),
-        SelectItem::Token(names) => {
-            if !names.iter().eq(table.partition.iter().map(|column| &column.name)) {
-                return Err(Failure::invalid(
-                    "token() in a selection is supported of the whole partition key only",
-                ));
-            }
-            (Item::Token, Type::Bigint)
-        }
-        SelectItem::Call(function, arguments) => {
-            let argument = argument(*function, arguments, |item| self::item(table, item))?;
-            (Item::Call(*function, argument), function.returns())
-        }
-        SelectItem::CountRows | SelectItem::Count(_) => {
-            return Err(Failure::invalid("count within a call of a function is not supported"));
-        }
-    })
-}
-
-/// The argument of a function in the selection.
-pub(super) fn argument<I>(
-    function: statement::Function,
-    arguments: &[SelectItem],
-    item: impl Fn(&SelectItem) -> Result<(I, Type), Failure>,
-) -> Result<Option<Box<(I, Type)>>, Failure> {
-    let name = function.name();
-    if arguments.len() != function.arity() {
-        return Err(Failure::Invalid(format!(
-            "Invalid number of arguments in call to function system.{name}: {} required but {} \
-             provided",
-            function.arity(),
-            arguments.len()
-        )));
-    }
-    let Some(argument) = arguments.first() else { return Ok(None) };
-    let (item, kind) = item(argument)?;
-    if !function.argument_types().contains(&kind) {
-        return Err(Failure::Invalid(format!(
-            "Type error: {argument} cannot be passed as argument 0 of function system.{name}"
-        )));
-    }
-    Ok(Some(Box::new((item, kind))))
+/// Whether a condition is on more than the partition key.
+fn needs_row(filter: &Filter<Item>) -> bool {
+    filter.places.iter().any(|place| !matches!(place, Item::Partition(_)))
 }
 
 fn check_distinct(table: &Table, select: &statement::Select, items: &Items) -> Result<(), Failure> {
     let Items::Columns(items) = items else {
         return Err(Failure::invalid("SELECT DISTINCT with count is not supported"));
     };
-    if items.iter().any(|item| !matches!(item, Item::Partition(_) | Item::Token)) {
+    let fits = |item: &Item| match item {
+        Item::Partition(_) | Item::Token => true,
+        Item::Cell(number) | Item::Collection(number, _) => {
+            table.statics.iter().any(|column| column.number == *number)
+        }
+        _ => false,
+    };
+    if !items.iter().all(fits) {
         return Err(Failure::invalid(
             "SELECT DISTINCT queries must only request partition key columns and/or static columns",
         ));
@@ -239,16 +246,7 @@ fn is_reversed(
             )));
         };
         // Columns that can have only one value may be left out.
-        let fixed = |position: usize| {
-            select.relations.iter().any(|relation| {
-                let column = &table.clustering[position].name;
-                matches!(&relation.subject, statement::Subject::Column(name) if name == column)
-                    && matches!(
-                        relation.test,
-                        statement::Test::Compare(statement::Comparison::Equal, _)
-                    )
-            })
-        };
+        let fixed = |position: usize| is_fixed(select, &table.clustering[position].name);
         if position < next || !(next..position).all(fixed) {
             return Err(Failure::invalid(
                 "Order by currently only supports the ordering of columns following their declared \

@@ -1,15 +1,18 @@
 //! Plans SELECT from system tables. The server computes their few rows, so that a statement may
 //! restrict any column.
 
-use tare_cql::statement::{self, SelectItem, Selection, Subject, Test};
+use tare_cql::statement::{self, SelectItem, Selection, Subject};
 use tare_cql::system_schema::{ColumnKind, SystemTable};
 use tare_cql::types::Type;
 
-use super::select::{Named, argument, described, limits};
+use super::filtering::filter;
+use super::select::limits;
+use super::selection::{Named, argument, described};
 use super::terms::Terms;
 use super::undefined;
+use crate::query::catalog::Column;
 use crate::query::failure::Failure;
-use crate::query::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
+use crate::query::plan::{SystemItem, SystemItems, SystemSelect};
 
 pub(super) fn select(
     table: &'static SystemTable,
@@ -24,21 +27,12 @@ pub(super) fn select(
                 relation.subject
             )));
         };
-        let (column, kind) = find(table, name)?;
-        let test = match &relation.test {
-            Test::Compare(comparison, term) => {
-                FilterTest::Compare(*comparison, terms.source(term, name, &kind)?)
-            }
-            Test::In(list) => {
-                let sources = list.iter().map(|term| terms.source(term, name, &kind));
-                FilterTest::In(sources.collect::<Result<_, _>>()?)
-            }
-            Test::InMarker(position) => {
-                let list = Type::List(Box::new(kind.clone()));
-                FilterTest::InMarker(terms.marker(*position, &format!("in({name})"), list)?)
-            }
-        };
-        filters.push(Filter { column, kind, test });
+        let (position, kind) = find(table, name)?;
+        let column = Column { name: name.clone(), kind, number: 0, descending: false };
+        filters.push(filter(terms, vec![position], vec![column], relation)?);
+    }
+    if !select.group_by.is_empty() {
+        return Err(Failure::invalid("GROUP BY is not supported in tables of the system"));
     }
     if !select.order_by.is_empty() {
         return Err(Failure::invalid("ORDER BY is not supported in tables of the system"));
@@ -113,9 +107,9 @@ fn item(table: &SystemTable, item: &SelectItem) -> Result<(SystemItem, Type), Fa
             let argument = argument(*function, arguments, |item| self::item(table, item))?;
             (SystemItem::Call(*function, argument), function.returns())
         }
-        SelectItem::CountRows | SelectItem::Count(_) => {
+        SelectItem::CountRows | SelectItem::Count(_) | SelectItem::Aggregate(..) => {
             return Err(Failure::invalid(
-                "count of a column or beside columns is not supported in tables of the system",
+                "aggregates other than count(*) alone are not supported in tables of the system",
             ));
         }
     })

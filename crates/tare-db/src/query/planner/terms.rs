@@ -3,6 +3,7 @@
 use tare_cql::statement::{Function, Literal, Term};
 use tare_cql::types::{Type, ValueError};
 
+use crate::query::collections::{has_order, in_order};
 use crate::query::failure::Failure;
 use crate::query::plan::{Call, Source};
 
@@ -42,9 +43,12 @@ impl<'a> Terms<'a> {
         let index = index.map_err(|_| Failure::invalid("too many bind markers"))?;
         if let Some(marker) = self.markers.get_mut(position) {
             let own = self.names.get(position).cloned().flatten();
-            *marker = Some((own.unwrap_or_else(|| name.to_owned()), kind));
+            *marker = Some((own.unwrap_or_else(|| name.to_owned()), kind.clone()));
         }
-        Ok(Source::Marker(index))
+        Ok(match has_order(&kind) {
+            true => Source::Collection(index),
+            false => Source::Marker(index),
+        })
     }
 
     /// The source of a value of a type.
@@ -56,7 +60,14 @@ impl<'a> Terms<'a> {
     ) -> Result<Source, Failure> {
         match term {
             Term::Marker(position) => self.marker(*position, name, kind.clone()),
-            Term::Literal(literal) => constant(literal, name, kind).map(Source::Literal),
+            Term::Literal(literal) => {
+                let constant = constant(literal, name, kind)?;
+                let in_order = |value: Vec<u8>| match has_order(kind) {
+                    true => in_order(kind, &value),
+                    false => Ok(value),
+                };
+                constant.map(in_order).transpose().map(Source::Literal)
+            }
             Term::Call(function, arguments) => {
                 let returned = function.returns();
                 let fits =
@@ -123,6 +134,13 @@ impl<'a> Terms<'a> {
 /// The bytes of a constant; `None` is null.
 fn constant(literal: &Literal, name: &str, kind: &Type) -> Result<Option<Vec<u8>>, Failure> {
     literal.encode(kind).map_err(|error| match error {
+        ValueError::Literal { literal: part, kind: within } if within != *kind.unfrozen() => {
+            let whole = literal.kind().to_ascii_lowercase();
+            Failure::Invalid(format!(
+                "Invalid {whole} literal for {name}: a {part} constant is not of type {within}"
+            ))
+        }
+        ValueError::NullInside => Failure::Invalid(error.to_string()),
         ValueError::Literal { literal, .. } => {
             Failure::Invalid(format!("Invalid {literal} constant for \"{name}\" of type {kind}"))
         }

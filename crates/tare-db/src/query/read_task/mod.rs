@@ -9,7 +9,9 @@
 //! ORDER BY and IN together, the rows of all partitions are sorted when all of them have been read,
 //! before LIMIT applies.
 
+mod group;
 mod project;
+mod statics;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -23,11 +25,14 @@ use crate::net::reactor::ConnId;
 use crate::query::bind::{OwnedSlice, PartitionKey};
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
+use crate::query::filter::BoundTest;
 use crate::query::paging_state::PagingState;
-use crate::query::plan::{Items, Plan, Prepared, Select};
+use crate::query::plan::{Item, Items, Plan, Prepared, Select};
 use crate::query::ring::owner;
+use group::OpenGroup;
 use project::has_value;
 pub(crate) use project::{key_component, put_row};
+use statics::StaticRow;
 
 /// Rows and partitions that one step looks at, so that other clients are not held up for long.
 const STEP_ROWS: u32 = 1024;
@@ -35,6 +40,10 @@ const STEP_ROWS: u32 = 1024;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of cells in an answer to a client that does not ask for pages.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Rows, and bytes of them, that a page of a filtering read looks at. It may then have fewer rows
+/// than the client asked for, even none.
+const FILTERED_ROWS_MAX: u64 = 1 << 16;
+const FILTERED_BYTES_MAX: usize = 16 << 20;
 
 /// The client that an answer goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +88,12 @@ pub(crate) struct ReadTask {
     pub(crate) begun_ns: u64,
     prepared: Arc<Prepared>,
     target: ReadTarget,
+    /// The tests of the statement's filters, in their order.
+    tests: Vec<BoundTest>,
     options: ReadOptions,
     page: ResultPage,
+    /// The static columns of the partition that is being read, if the table has any.
+    statics: Option<StaticRow>,
     /// The task's position when it last waited for blocks.
     waited_at: Option<(u64, Position)>,
     /// Whether it has waited for blocks from the disk.
@@ -110,10 +123,13 @@ struct ResultPage {
     merging_bytes: usize,
     /// Number of rows that were found or counted.
     rows: u64,
-    /// Number of rows that were looked at.
+    /// Number of rows that were looked at, and their bytes if the read filters.
     seen: u64,
+    seen_bytes: usize,
     /// The last of them. Its `left` is that of the request until the answer is written.
     last: Option<PagingState>,
+    /// The group whose rows are coming, if the read has groups.
+    group: Option<OpenGroup>,
     /// Whether more rows follow.
     more: bool,
 }
@@ -168,11 +184,18 @@ impl ReadTask {
             begun_ns: 0,
             prepared,
             target,
+            tests: Vec::new(),
             options,
             page,
+            statics: None,
             waited_at: None,
             from_disk: false,
         })
+    }
+
+    /// The same task with the tests of the statement's filters.
+    pub(crate) fn with_tests(self, tests: Vec<BoundTest>) -> Self {
+        Self { tests, ..self }
     }
 
     /// Reads on at the shard `here`, as far as it can.
@@ -183,7 +206,7 @@ impl ReadTask {
         (here, shards): (usize, usize),
     ) -> Result<Step, ReadError> {
         let Plan::Select(select) = &self.prepared.plan else { return Ok(Step::Answer) };
-        let Self { target, options, page, .. } = self;
+        let Self { target, tests, options, page, statics, .. } = self;
         match target {
             ReadTarget::Row { key, clustering } => {
                 let PartitionKey { token, key } = key;
@@ -214,6 +237,12 @@ impl ReadTask {
                     }
                     let after = page.after(key);
                     let PartitionKey { token, key } = key;
+                    let partition = (select.table.store, *token, &key[..]);
+                    if select.reads_statics()
+                        && !statics::load(statics, store, pins, partition, options.now_s)?
+                    {
+                        return Ok(Step::Missing);
+                    }
                     let read = PartitionRead {
                         table: select.table.store,
                         token: *token,
@@ -225,7 +254,7 @@ impl ReadTask {
                     };
                     let mut walk = Next::Row;
                     let end = store.read(&read, pins, |row| {
-                        walk = page.take(select, options, &row);
+                        walk = page.take_joined((select, tests), options, &row, statics.as_ref());
                         steps = steps.saturating_sub(1);
                         match walk {
                             Next::Row if steps > 0 => ControlFlow::Continue(()),
@@ -236,8 +265,12 @@ impl ReadTask {
                         (End::Missing, _) => return Ok(Step::Missing),
                         (End::Stopped, Next::Stop) => return Ok(Step::Answer),
                         (End::Stopped, Next::Row) | (End::Paused, _) => return Ok(Step::Yield),
-                        (End::Done, _) | (End::Stopped, Next::Partition) => *at += 1,
+                        (End::Done, _) | (End::Stopped, Next::Partition) => {}
                     }
+                    if page.take_alone((select, tests), options, statics.as_ref()) == Next::Stop {
+                        return Ok(Step::Answer);
+                    }
+                    *at += 1;
                     steps = steps.saturating_sub(1);
                     if steps == 0 && *at < keys.len() {
                         return Ok(Step::Yield);
@@ -245,12 +278,14 @@ impl ReadTask {
                 }
                 Ok(Step::Answer)
             }
+            ReadTarget::Ring(scan) if select.reads_statics() => {
+                let shard = (here, shards);
+                let read = (select, &tests[..], &*options);
+                statics::scan((scan, statics), read, page, (store, pins), shard)
+            }
             ReadTarget::Ring(scan) => {
-                let end = store.scan(scan, pins, |row| match page.take(select, options, &row) {
-                    Next::Row => Next::Row,
-                    Next::Partition => Next::Partition,
-                    Next::Stop => Next::Stop,
-                })?;
+                let end =
+                    store.scan(scan, pins, |row| page.take((select, tests), options, &row))?;
                 Ok(match end {
                     End::Missing => Step::Missing,
                     End::Paused => Step::Yield,
@@ -291,6 +326,7 @@ impl ReadTask {
         let Plan::Select(select) = &self.prepared.plan else { return };
         let (reply, options) = (self.origin.reply, self.options);
         self.page.merge(select, options.rows_left);
+        self.page.finish_groups(select);
         let ResultPage { cells, rows, last, more, .. } = &mut self.page;
         let state = match last.as_mut().filter(|_| *more) {
             Some(_) if !options.is_paged => {
@@ -305,7 +341,7 @@ impl ReadTask {
         };
         match select.items {
             Items::Count | Items::CountOf(_) => write_count(out, reply, &select.columns, *rows),
-            Items::Columns(_) => {
+            Items::Columns(_) | Items::Groups(_) => {
                 let columns = &select.columns;
                 let mut writer = RowsWriter::begin(out, reply, columns, state.as_deref());
                 writer.cells_encoded(cells);
@@ -324,11 +360,19 @@ pub(crate) fn write_count(out: &mut Vec<u8>, reply: Reply, columns: &EncodedColu
     writer.finish();
 }
 
+/// Whether a row exists and satisfies the filters.
+fn accepts(select: &Select, tests: &[BoundTest], options: &ReadOptions, row: &Row<'_>) -> bool {
+    let now = (options.now_s, &options.call_context);
+    let value = |item: &Item| project::value(item, &select.table, row, now);
+    let mut filters = select.filters.iter().zip(tests);
+    select.table.has_row(row.cells) && filters.all(|(filter, test)| filter.accepts(test, value))
+}
+
 impl ResultPage {
     /// The clustering key in a partition after which the read goes on.
     fn after(&self, key: &PartitionKey) -> Option<Vec<u8>> {
         let last = self.last.as_ref()?;
-        (last.key == key.key && last.in_partition > 0).then(|| last.clustering.clone())
+        (last.key == key.key).then(|| last.clustering.clone())
     }
 
     /// Sorts the rows of several partitions and keeps the first `rows_max`. Rows with equal
@@ -350,9 +394,13 @@ impl ResultPage {
 
     /// Takes the only row of a target that is one row.
     fn take_one(&mut self, select: &Select, options: &ReadOptions, row: &Row<'_>) {
+        if !select.table.has_row(row.cells) {
+            return;
+        }
         match &select.items {
             Items::Count => self.rows = 1,
             Items::CountOf(number) => self.rows = u64::from(has_value(*number, row)),
+            Items::Groups(_) => unreachable!("groups are read as slices"),
             // LIMIT and pages allow at least one row.
             Items::Columns(items) => {
                 self.rows = 1;
@@ -368,28 +416,53 @@ impl ResultPage {
         }
     }
 
-    /// Takes a row unless a limit excludes it. Returns where the walk goes next.
-    fn take(&mut self, select: &Select, options: &ReadOptions, row: &Row<'_>) -> Next {
-        self.seen += 1;
+    /// Whether a page of a filtering read has looked at as much as it may.
+    fn has_filtered_enough(&self) -> bool {
+        self.seen_bytes > 0
+            && (self.seen >= FILTERED_ROWS_MAX || self.seen_bytes >= FILTERED_BYTES_MAX)
+    }
+
+    /// Takes a row unless a limit or a filter excludes it. Returns where the walk goes next.
+    fn take(
+        &mut self,
+        (select, tests): (&Select, &[BoundTest]),
+        options: &ReadOptions,
+        row: &Row<'_>,
+    ) -> Next {
+        if let Items::Groups(groups) = &select.items {
+            return self.take_grouped((select, tests), groups, options, row);
+        }
+        let enough = options.is_paged && self.has_filtered_enough();
         let last = self.last.get_or_insert_default();
-        let is_same = last.in_partition > 0 && last.token == row.token && last.key == row.key;
+        // A key is never empty, as that of no row yet is.
+        let is_same = last.token == row.token && last.key == row.key;
         if is_same && last.in_partition >= options.per_partition_rows {
             return Next::Partition;
         }
         let bytes_max = if options.is_paged { PAGE_BYTES_MAX } else { ANSWER_BYTES_MAX };
-        if self.rows >= options.page_rows || self.cells.len() + self.merging_bytes >= bytes_max {
+        let full = self.rows >= options.page_rows
+            || self.cells.len() + self.merging_bytes >= bytes_max
+            || enough;
+        if full {
             self.more = true;
             return Next::Stop;
         }
+        self.seen += 1;
         if !is_same {
             last.token = row.token;
             last.key.clear();
             last.key.extend_from_slice(row.key);
             last.in_partition = 0;
         }
-        last.in_partition += 1;
         last.clustering.clear();
         last.clustering.extend_from_slice(row.clustering);
+        if !tests.is_empty() {
+            self.seen_bytes += row.key.len() + row.clustering.len() + row.cells.len();
+        }
+        if !accepts(select, tests, options, row) {
+            return Next::Row;
+        }
+        last.in_partition += 1;
         match &select.items {
             Items::Count => self.rows += 1,
             Items::CountOf(number) => self.rows += u64::from(has_value(*number, row)),
@@ -408,6 +481,7 @@ impl ResultPage {
                     self.merging_bytes += size_of_val(&self.merging[0]) + row.clustering.len();
                 }
             }
+            Items::Groups(_) => unreachable!("handled above"),
         }
         if self.rows >= options.rows_left && !select.merged {
             Next::Stop

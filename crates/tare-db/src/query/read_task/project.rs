@@ -1,11 +1,14 @@
 //! Projects a row: the values of its keys and cells, and what functions compute from them.
 
+use std::borrow::Cow;
+
 use tare_cql::statement::function::CallContext;
 use tare_cql::types::Type;
 use tare_cql::wire::{put_bytes, put_bytes_with};
 use tare_store::{Row, cells};
 
 use crate::query::catalog::Table;
+use crate::query::collections;
 use crate::query::key_encoding;
 use crate::query::plan::Item;
 
@@ -45,6 +48,8 @@ pub(crate) fn put_row(
                 let composite = table.partition.len() > 1;
                 put_bytes(out, key_component(row.key, composite, *index));
             }
+            // The row has only static columns.
+            Item::Clustering(_) if row.clustering.is_empty() => put_bytes(out, None),
             Item::Clustering(index) => {
                 put_bytes_with(out, |out| put_clustering(out, table, row.clustering, *index));
             }
@@ -54,31 +59,43 @@ pub(crate) fn put_row(
 }
 
 /// The value of an item that may have to be computed.
-fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &CallContext)) -> Option<Vec<u8>> {
-    match item {
-        Item::Cell(number) => cell(row, *number)?.value().map(<[u8]>::to_vec),
+pub(super) fn value<'r>(
+    item: &Item,
+    table: &Table,
+    row: &Row<'r>,
+    now: (u32, &CallContext),
+) -> Option<Cow<'r, [u8]>> {
+    let computed = match item {
+        Item::Cell(number) => return cell(row, *number)?.value().map(Cow::Borrowed),
         Item::Partition(index) => {
-            key_component(row.key, table.partition.len() > 1, *index).map(<[u8]>::to_vec)
+            let composite = table.partition.len() > 1;
+            return key_component(row.key, composite, *index).map(Cow::Borrowed);
         }
+        Item::Clustering(_) if row.clustering.is_empty() => return None,
         Item::Clustering(index) => {
             let mut out = Vec::new();
             put_clustering(&mut out, table, row.clustering, *index);
-            Some(out)
+            out
         }
-        Item::WriteTime(number) => Some(cell(row, *number)?.timestamp.to_be_bytes().to_vec()),
+        Item::Collection(number, kind) => {
+            let elements = cells::iter(row.cells).filter(|cell| cell.column == *number);
+            return collections::value(kind, elements).map(Cow::Owned);
+        }
+        Item::WriteTime(number) => cell(row, *number)?.timestamp.to_be_bytes().to_vec(),
         Item::Ttl(number) => {
             let left_s = cell(row, *number)?.left_s(now.0)?;
-            Some(i32::try_from(left_s).unwrap_or(i32::MAX).to_be_bytes().to_vec())
+            i32::try_from(left_s).unwrap_or(i32::MAX).to_be_bytes().to_vec()
         }
-        Item::Token => Some(row.token.to_be_bytes().to_vec()),
+        Item::Token => row.token.to_be_bytes().to_vec(),
         Item::Call(function, argument) => {
             let (argument, kind) = match argument {
                 Some(inner) => (value(&inner.0, table, row, now), &inner.1),
                 None => (None, &Type::Blob),
             };
-            function.call(argument.as_deref(), kind, now.1)
+            function.call(argument.as_deref(), kind, now.1)?
         }
-    }
+    };
+    Some(Cow::Owned(computed))
 }
 
 fn cell<'r>(row: &Row<'r>, number: u16) -> Option<cells::Cell<'r>> {

@@ -11,7 +11,7 @@ use tare_cql::system_schema::{self, ColumnKind, SystemTable};
 use tare_cql::token::PARTITIONER;
 use tare_cql::wire::put_bytes;
 
-use crate::query::catalog::{Catalog, Column, Keyspace, Table, hash_uuid};
+use crate::query::catalog::{Catalog, Column, DroppedColumn, Keyspace, Table, hash_uuid};
 use crate::query::options::TableOptions;
 use crate::query::replication::DATA_CENTER;
 
@@ -64,11 +64,14 @@ pub(crate) fn rows(table: &SystemTable, catalog: &Catalog, node: &Node) -> Vec<V
                 let parts = [
                     (ColumnKind::PartitionKey, &table.partition),
                     (ColumnKind::Clustering, &table.clustering),
+                    (ColumnKind::Static, &table.statics),
                     (ColumnKind::Regular, &table.regular),
                 ];
                 for (kind, columns) in parts {
                     for (position, column) in (0..).zip(columns) {
-                        let position = if kind == ColumnKind::Regular { -1 } else { position };
+                        let is_key =
+                            matches!(kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
+                        let position = if is_key { position } else { -1 };
                         rows.push(fill(&|name| column_field(name, table, column, kind, position)));
                     }
                 }
@@ -77,7 +80,15 @@ pub(crate) fn rows(table: &SystemTable, catalog: &Catalog, node: &Node) -> Vec<V
             system_schema::TABLES.iter().map(table_of_system).for_each(|table| add(&table));
             rows
         }
-        // There are no peers, views, types, functions, indexes, dropped columns or virtual tables.
+        ("system_schema", "dropped_columns") => {
+            let dropped = catalog
+                .tables()
+                .flat_map(|table| table.dropped.iter().map(move |dropped| (table, dropped)));
+            dropped
+                .map(|(table, dropped)| fill(&|name| dropped_field(name, table, dropped)))
+                .collect()
+        }
+        // There are no peers, views, types, functions, indexes or virtual tables.
         _ => Vec::new(),
     };
     let keys = table.columns.iter().filter(|column| column.kind != ColumnKind::Regular).count();
@@ -111,7 +122,9 @@ pub(crate) fn table_of_system(table: &SystemTable) -> Table {
         store: 0,
         partition: columns(ColumnKind::PartitionKey),
         clustering: columns(ColumnKind::Clustering),
+        statics: columns(ColumnKind::Static),
         regular: columns(ColumnKind::Regular),
+        dropped: Vec::new(),
         options: TableOptions::default(),
     }
 }
@@ -192,6 +205,14 @@ fn column_field(
         "position" => int(position),
         "type" => text(&column.kind.to_string()),
         _ => None,
+    }
+}
+
+/// A field of a row of `system_schema.dropped_columns`.
+fn dropped_field(field: &str, table: &Table, dropped: &DroppedColumn) -> Value {
+    match field {
+        "dropped_time" => Some((dropped.dropped_us / 1_000).to_be_bytes().to_vec()),
+        field => column_field(field, table, &dropped.column, ColumnKind::Regular, -1),
     }
 }
 

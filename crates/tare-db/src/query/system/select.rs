@@ -1,21 +1,20 @@
 //! Runs SELECT on system tables: computes all rows, then filters them. The rows are few, so each
 //! page computes them again and skips those of earlier pages.
 
-use std::cmp::Ordering;
+use std::borrow::Cow;
 
 use tare_cql::request::Settings;
 use tare_cql::response::{Reply, RowsWriter};
-use tare_cql::statement::{Comparison, function::CallContext};
+use tare_cql::statement::function::CallContext;
 use tare_cql::token::{Token, append_key_part};
 use tare_cql::types::Type;
 
 use super::{Node, Value, rows};
-use crate::query::bind::{BoundValues, list};
+use crate::query::bind::BoundValues;
 use crate::query::catalog::Catalog;
 use crate::query::failure::Failure;
-use crate::query::key_encoding;
 use crate::query::paging_state::PagingState;
-use crate::query::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
+use crate::query::plan::{SystemItem, SystemItems, SystemSelect};
 use crate::query::read_task::write_count;
 
 /// Appends the rows of a system table, computed from the schema and the node.
@@ -28,8 +27,8 @@ pub(crate) fn select(
 ) -> Result<(), Failure> {
     let mut rows = rows(select.table, catalog, node);
     for filter in &select.filters {
-        let accepts = filter_of(filter, select.table.columns[filter.column].name, bound)?;
-        rows.retain(|row| row[filter.column].as_deref().is_some_and(&accepts));
+        let test = bound.filter(filter)?;
+        rows.retain(|row| filter.accepts(&test, |at| row[*at].as_deref().map(Cow::Borrowed)));
     }
     let limit = bound.limit(select.limit.as_ref())?.unwrap_or(u64::MAX);
     let SystemItems::Columns(items) = &select.items else {
@@ -59,53 +58,6 @@ pub(crate) fn select(
     }
     writer.finish();
     Ok(())
-}
-
-/// A test whether a value satisfies a condition.
-type Accepts<'f> = Box<dyn Fn(&[u8]) -> bool + 'f>;
-
-fn filter_of<'f>(
-    filter: &'f Filter,
-    name: &str,
-    bound: &'f BoundValues<'_>,
-) -> Result<Accepts<'f>, Failure> {
-    let kind = &filter.kind;
-    Ok(match &filter.test {
-        FilterTest::Compare(comparison, source) => {
-            let wanted = bound.needed(source, name)?;
-            Box::new(move |value| {
-                let order = compare(kind, value, wanted);
-                match comparison {
-                    Comparison::Equal => order == Ordering::Equal,
-                    Comparison::Less => order == Ordering::Less,
-                    Comparison::LessOrEqual => order != Ordering::Greater,
-                    Comparison::Greater => order == Ordering::Greater,
-                    Comparison::GreaterOrEqual => order != Ordering::Less,
-                }
-            })
-        }
-        FilterTest::InMarker(source) => {
-            let wanted: Vec<_> = list(bound.needed(source, name)?).flatten().collect();
-            Box::new(move |value| wanted.contains(&value))
-        }
-        FilterTest::In(sources) => {
-            let wanted = sources.iter().map(|source| bound.needed(source, name));
-            let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
-            Box::new(move |value| wanted.contains(&value))
-        }
-    })
-}
-
-fn compare(kind: &Type, a: &[u8], b: &[u8]) -> Ordering {
-    if !key_encoding::is_orderable(kind) {
-        return a.cmp(b);
-    }
-    let key = |value: &[u8]| {
-        let mut key = Vec::new();
-        key_encoding::push(&mut key, kind, false, value);
-        key
-    };
-    key(a).cmp(&key(b))
 }
 
 fn value(item: &SystemItem, row: &[Value], call_context: &CallContext) -> Value {

@@ -34,6 +34,9 @@ impl Shard {
                 self.select(conn, reply, (prepared, select), &bound, settings)
             }
             Plan::Batch(batch) => self.batch_statement(conn, reply, batch, &bound, settings),
+            Plan::Conditional(conditional) => {
+                self.conditional_statement(conn, reply, conditional, &bound, settings)
+            }
             Plan::System(select) => {
                 let mut node = self.shared.node.clone();
                 if node.address.ip().is_unspecified() {

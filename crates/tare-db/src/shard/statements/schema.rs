@@ -69,12 +69,13 @@ impl Shard {
             Statement::AlterTable(alter) => {
                 let (keyspace, table) = qualified(current, &alter.table)?;
                 let target = SchemaTarget::Table { keyspace, table };
+                let now_us = self.timestamp();
                 let decide = |catalog: &Catalog| {
                     if alter.if_exists && catalog.table(keyspace, table).is_none() {
                         return Ok(None);
                     }
                     let table = existing(catalog, current, &alter.table)?;
-                    change::alter_table(&table, &alter.change)
+                    change::alter_table(&table, &alter.change, now_us)
                 };
                 self.change(conn, reply, Changed::Updated, target, decide)
             }

@@ -11,13 +11,14 @@ use tare_cql::wire::Consistency;
 use tare_store::{End, Pins, RowRead};
 
 use crate::node::metrics::Operation;
-use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, after};
+use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, after, without_static_row};
 use crate::query::failure::Failure;
 use crate::query::paging_state::PagingState;
 use crate::query::plan::{Items, Partitions, Prepared, Rows, Select};
 use crate::query::read_task::{self, Origin, ReadOptions, ReadTarget, ReadTask, Step};
 use crate::query::ring::owner;
 use crate::shard::message::Message;
+use crate::shard::reads::Suspended;
 use crate::shard::{Conn, Shard};
 
 /// The whole key of one row.
@@ -43,6 +44,7 @@ impl Shard {
         let options = self.read_options(select, bound, settings)?;
         if let (Partitions::One(key_sources), Rows::One(row_sources), None) =
             (&select.partitions, &select.rows, settings.paging_state)
+            && !select.reads_statics()
         {
             let mut key = std::mem::take(&mut self.scratch.key);
             let mut clustering = std::mem::take(&mut self.scratch.clustering);
@@ -62,8 +64,10 @@ impl Shard {
             after.as_ref().map_or(options.rows_left, |after| after.left.min(options.rows_left));
         let options = ReadOptions { rows_left, ..options };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
+        let tests = select.filters.iter().map(|filter| bound.filter(filter));
+        let tests = tests.collect::<Result<_, _>>()?;
         let task = ReadTask::new(origin, Arc::clone(prepared), target, options, after)?;
-        self.start(conn, task)
+        self.start(conn, task.with_tests(tests))
     }
 
     fn read_options(
@@ -72,7 +76,7 @@ impl Shard {
         bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<ReadOptions, Failure> {
-        let counts = !matches!(select.items, Items::Columns(_));
+        let counts = select.items.is_one_row();
         let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
         let limit = bound.limit(select.limit.as_ref())?;
         let page = rows.filter(|rows| *rows > 0 && !counts);
@@ -123,7 +127,7 @@ impl Shard {
                 None => Vec::new(),
             },
         };
-        let slices: Vec<OwnedSlice> = match &select.rows {
+        let mut slices: Vec<OwnedSlice> = match &select.rows {
             Rows::One(sources) => {
                 let mut clustering = Vec::new();
                 bound.clustering(&mut clustering, sources, table)?;
@@ -131,6 +135,9 @@ impl Shard {
             }
             Rows::Slices(slices) => bound.slices(slices, table)?,
         };
+        if !table.statics.is_empty() {
+            without_static_row(&mut slices);
+        }
         Ok(ReadTarget::Partitions { keys, at: 0, slices })
     }
 
@@ -159,6 +166,9 @@ impl Shard {
             };
             let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
             let result = self.store.read_row(&read, &mut pins, |row| {
+                if !select.table.has_row(row.cells) {
+                    return;
+                }
                 writer.row(|out| {
                     read_task::put_row(
                         out,
@@ -191,7 +201,7 @@ impl Shard {
         let mut task = ReadTask::new(origin, Arc::clone(prepared), target, options, None)?;
         if waits {
             task.begun_ns = self.now.monotonic_ns;
-            self.wait_for_blocks(Box::new(task), pins)?;
+            self.suspend(Suspended::Read(Box::new(task), pins))?;
             self.connections.unanswered += 1;
             return Ok(());
         }
@@ -247,14 +257,14 @@ impl Shard {
             Step::Yield => {
                 // The pins also know which dead rows the task has passed.
                 pins.forget_done();
-                self.reads.push_runnable(task, pins);
+                self.reads.push_runnable(Suspended::Read(task, pins));
             }
             Step::MoveTo(shard) => self.post(shard, Message::Read(task)),
             Step::Missing => {
                 if task.has_moved() {
                     pins.forget_done();
                 }
-                self.wait_for_blocks(task, pins)?;
+                self.suspend(Suspended::Read(task, pins))?;
             }
         }
         Ok(())
@@ -273,12 +283,5 @@ impl Shard {
             write(&mut found.out);
             self.connections.mark_dirty(conn);
         }
-    }
-
-    /// Goes on with one task that yielded.
-    pub(crate) fn step_runnable(&mut self) -> bool {
-        let Some((task, pins)) = self.reads.pop_runnable() else { return false };
-        self.advance(task, pins);
-        true
     }
 }

@@ -40,7 +40,7 @@ fn write_to(
     content: Content<'_>,
 ) -> Result<Ticket, WriteError> {
     let mut cells = Vec::new();
-    push(&mut cells, Cell { column: FIRST_COLUMN, timestamp, content });
+    push(&mut cells, Cell { column: FIRST_COLUMN, path: None, timestamp, content });
     let change = Change::Row { clustering: b"", cells: &cells };
     let bytes = key.to_le_bytes();
     store.write(&[Mutation { table, token: token_of(key), key: &bytes, change }])

@@ -4,6 +4,8 @@
 //! The writes of one statement or batch to one shard are one entry of its log, so that a crash
 //! keeps all of them or none. Between shards there is no such promise.
 
+mod conditional;
+mod elements;
 mod payloads;
 
 use std::sync::Arc;
@@ -17,16 +19,17 @@ use tare_store::{Change, Mutation, RangeTombstone, Ticket};
 
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
-use crate::query::bind::{BoundValues, PartitionKey};
+use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, without_static_row};
 use crate::query::failure::Failure;
 use crate::query::options::TTL_MAX_S;
-use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Source};
+use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Slices, Source};
 use crate::query::read_task::Origin;
 use crate::query::ring::owner;
 use crate::query::warning::Warnings;
 use crate::shard::message::Message;
 use crate::shard::writes::WriteClient;
 use crate::shard::{Conn, Shard};
+use elements::put_changes;
 use payloads::{ShardPayloads, append};
 
 /// The times of a write.
@@ -38,6 +41,24 @@ struct WriteTime {
     now_s: u32,
     /// Seconds to live; 0 means for ever.
     ttl_s: u32,
+}
+
+impl WriteTime {
+    /// The content of a cell with a value.
+    #[inline]
+    fn content<'v>(&self, value: &'v [u8]) -> Content<'v> {
+        match self.ttl_s {
+            0 => Content::Live(value),
+            ttl_s => {
+                let expires_s = self.now_s.saturating_add(ttl_s);
+                Content::Expiring { value, ttl_s, expires_s }
+            }
+        }
+    }
+
+    fn dead(&self) -> Content<'static> {
+        Content::Dead { since_s: self.now_s }
+    }
 }
 
 impl Shard {
@@ -52,8 +73,8 @@ impl Shard {
     ) -> Result<(), Failure> {
         check_consistency(modify, settings)?;
         let stamp = self.stamp(modify, None, bound, settings)?;
-        let (Partitions::One(key_sources), Rows::One(row_sources)) =
-            (&modify.partitions, &modify.rows)
+        let (Partitions::One(key_sources), Rows::One(row_sources), None) =
+            (&modify.partitions, &modify.rows, &modify.statics)
         else {
             let mut payloads = ShardPayloads::default();
             self.collect(&mut payloads, modify, bound, stamp)?;
@@ -67,7 +88,7 @@ impl Shard {
             .key(&mut key, key_sources, &modify.table)
             .and_then(|()| bound.clustering(&mut clustering, row_sources, &modify.table));
         let result = built.and_then(|()| {
-            put_cells(&mut row, &modify.action, bound, stamp);
+            self.put_cells(&mut row, modify, bound, stamp)?;
             if row.is_empty() {
                 // All values are unset.
                 encode_void(&mut conn.out, reply);
@@ -94,15 +115,13 @@ impl Shard {
         if kind == BatchKind::Counter {
             return Err(Failure::invalid("counters are not supported"));
         }
+        if items.iter().any(|(prepared, _)| matches!(prepared.plan, Plan::Conditional(_))) {
+            return self.conditional_batch(conn, reply, items, settings);
+        }
         let settings = self.with_timestamp(settings);
         let mut payloads = ShardPayloads::default();
         for (prepared, values) in items {
-            let Plan::Modify(modify) = &prepared.plan else {
-                return Err(Failure::invalid(
-                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
-                     allowed.",
-                ));
-            };
+            let Plan::Modify(modify) = &prepared.plan else { return Err(not_a_write()) };
             check_consistency(modify, &settings)?;
             let bound = BoundValues::new(prepared, values, || self.call_context())?;
             let stamp = self.stamp(modify, None, &bound, &settings)?;
@@ -168,6 +187,22 @@ impl Shard {
         Ok(WriteTime { timestamp, now_s, ttl_s })
     }
 
+    /// Appends the cells that a statement puts into each of its rows.
+    #[inline]
+    fn put_cells(
+        &mut self,
+        row: &mut Vec<u8>,
+        modify: &Modify,
+        bound: &BoundValues<'_>,
+        time: WriteTime,
+    ) -> Result<(), Failure> {
+        put_cells(row, &modify.action, bound, time);
+        if modify.collections.is_empty() {
+            return Ok(());
+        }
+        put_changes(row, &modify.collections, bound, time, || self.call_context())
+    }
+
     /// Adds the mutations of a statement to the payloads of the shards that own them.
     fn collect(
         &mut self,
@@ -176,29 +211,14 @@ impl Shard {
         bound: &BoundValues<'_>,
         stamp: WriteTime,
     ) -> Result<(), Failure> {
+        if let Some(statics) = &modify.statics {
+            self.collect(payloads, statics, bound, stamp)?;
+        }
         let table = &modify.table;
-        let keys = match &modify.partitions {
-            Partitions::One(sources) => {
-                let mut key = Vec::new();
-                bound.key(&mut key, sources, table)?;
-                vec![PartitionKey::of(key)]
-            }
-            Partitions::Some(conditions) => bound.keys(conditions, table)?,
-            Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
-        };
+        let Targets { keys, rows, ranges } = targets(modify, bound)?;
         let mut row = Vec::new();
-        put_cells(&mut row, &modify.action, bound, stamp);
+        self.put_cells(&mut row, modify, bound, stamp)?;
         let WriteTime { timestamp, now_s: deleted_s, .. } = stamp;
-        let (rows, ranges) = match (&modify.rows, &modify.action) {
-            (Rows::One(sources), _) => {
-                let mut clustering = Vec::new();
-                bound.clustering(&mut clustering, sources, table)?;
-                (vec![clustering], Vec::new())
-            }
-            (Rows::Slices(slices), Action::Remove) => (Vec::new(), bound.slices(slices, table)?),
-            // The planner has checked that the keys are whole.
-            (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
-        };
         if row.is_empty() {
             return Ok(());
         }
@@ -278,6 +298,51 @@ impl Shard {
     }
 }
 
+/// What a statement writes to: rows by their clustering keys, or ranges of rows, in each of the
+/// partitions.
+struct Targets {
+    keys: Vec<PartitionKey>,
+    rows: Vec<Vec<u8>>,
+    ranges: Vec<OwnedSlice>,
+}
+
+fn targets(modify: &Modify, bound: &BoundValues<'_>) -> Result<Targets, Failure> {
+    let table = &modify.table;
+    let keys = match &modify.partitions {
+        Partitions::One(sources) => {
+            let mut key = Vec::new();
+            bound.key(&mut key, sources, table)?;
+            vec![PartitionKey::of(key)]
+        }
+        Partitions::Some(conditions) => bound.keys(conditions, table)?,
+        Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
+    };
+    let (rows, ranges) = match (&modify.rows, &modify.action) {
+        (Rows::One(sources), _) => {
+            let mut clustering = Vec::new();
+            bound.clustering(&mut clustering, sources, table)?;
+            (vec![clustering], Vec::new())
+        }
+        (Rows::Slices(slices), Action::Remove) => {
+            let mut ranges = bound.slices(slices, table)?;
+            // Only the deletion of a whole partition deletes its static columns.
+            if !table.statics.is_empty() && *slices != Slices::default() {
+                without_static_row(&mut ranges);
+            }
+            (Vec::new(), ranges)
+        }
+        // The planner has checked that the keys are whole.
+        (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
+    };
+    Ok(Targets { keys, rows, ranges })
+}
+
+fn not_a_write() -> Failure {
+    Failure::invalid(
+        "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.",
+    )
+}
+
 #[inline]
 fn check_consistency(modify: &Modify, settings: &Settings<'_>) -> Result<(), Failure> {
     if matches!(settings.consistency, Consistency::Serial | Consistency::LocalSerial) {
@@ -316,15 +381,9 @@ fn ttl_s(modify: &Modify, bound: &BoundValues<'_>) -> Result<u32, Failure> {
 
 /// Appends the cells that an action puts into each of its rows.
 #[inline]
-fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &BoundValues<'_>, stamp: WriteTime) {
-    let WriteTime { timestamp, now_s, ttl_s } = stamp;
-    let live = |column, value| {
-        let content = match ttl_s {
-            0 => Content::Live(value),
-            ttl_s => Content::Expiring { value, ttl_s, expires_s: now_s.saturating_add(ttl_s) },
-        };
-        Cell { column, timestamp, content }
-    };
+fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &BoundValues<'_>, time: WriteTime) {
+    let WriteTime { timestamp, now_s, .. } = time;
+    let live = |column, value| Cell { column, path: None, timestamp, content: time.content(value) };
     match action {
         Action::Set { marks, cells, .. } => {
             if *marks {

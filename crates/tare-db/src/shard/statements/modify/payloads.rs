@@ -90,13 +90,18 @@ impl ShardPayloads {
             }
         };
         self.bytes += append(&mut self.by_shard[at].1, mutation)?;
-        if self.bytes > WRITE_BYTES_MAX {
-            return Err(Failure::Invalid(format!(
-                "Batch too large: its writes are more than {WRITE_BYTES_MAX} bytes"
-            )));
-        }
-        Ok(())
+        check_bytes(self.bytes)
     }
+}
+
+/// Refuses a write that is too large.
+pub(super) fn check_bytes(bytes: usize) -> Result<(), Failure> {
+    if bytes > WRITE_BYTES_MAX {
+        return Err(Failure::Invalid(format!(
+            "Batch too large: its writes are more than {WRITE_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(())
 }
 
 /// Appends a mutation to the payload of a log entry. Returns the number of bytes that it added.
