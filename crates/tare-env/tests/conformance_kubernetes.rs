@@ -19,7 +19,7 @@ use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_kube::{Access, Cluster};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
-use tare_lab::layer::{Capabilities, Cpu, User};
+use tare_lab::layer::{Apparmor, Capabilities, Cpu, User};
 use tare_std::cpus::CpuSet;
 use tare_testkit::EnvironmentBuilder;
 use tare_testkit::kubernetes::alone_on_node;
@@ -195,6 +195,18 @@ fn pods_conform() {
     powerless.name = "no capabilities".into();
     powerless.confinement.capabilities = Capabilities::None;
     conforms(&scratch.factory, &powerless);
+    // Without AppArmor both are refused (`refusals_are_one_line`).
+    for apparmor in [Apparmor::Default, Apparmor::Runtime].into_iter().filter(|_| has_apparmor()) {
+        let mut profiled = spec("bridge", "shared", "default", "directory");
+        profiled.name = format!("AppArmor {apparmor}");
+        profiled.confinement.apparmor = apparmor;
+        conforms(&scratch.factory, &profiled);
+    }
+}
+
+fn has_apparmor() -> bool {
+    let path = "/sys/module/apparmor/parameters/enabled";
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "Y")
 }
 
 /// A service without a pod that answers is no layer in force.
@@ -253,6 +265,10 @@ fn refusals_are_one_line() {
     check(|spec| spec.confinement.node = Some(0), "the kubelet's memory manager decides");
     // The cluster of the tests has the distribution's containerd 1.6.
     check(|spec| spec.confinement.user = User::Namespace, "has no user namespaces for pods");
+    if !has_apparmor() {
+        check(|spec| spec.confinement.apparmor = Apparmor::Default, "needs AppArmor");
+        check(|spec| spec.confinement.apparmor = Apparmor::Runtime, "needs AppArmor");
+    }
     check(|spec| spec.runtime = "kubernetes:tare-none".into(), "RuntimeClass");
     check(|spec| spec.limits.memory_bytes = Some(1 << 50), "Insufficient memory");
     // A system that ends at once is reported with its exit code, by the start or soon after.

@@ -25,5 +25,5 @@ pub use cluster::Cluster;
 pub use error::KubeError;
 pub use node::Node;
 pub use node_pod::{NodePod, NodeProcess, Streams};
-pub use pod::{Cpus, Filter, NewPod, PodMount, PodSource, RunningPod};
+pub use pod::{Cpus, NewPod, PodMount, PodSource, Profile, RunningPod};
 pub use service::{NewService, ServiceAddress};

@@ -36,22 +36,35 @@ pub struct NewPod<'a> {
     pub without_capabilities: bool,
     /// Whether it has a user namespace of its own (`hostUsers: false`, Kubernetes 1.33 by default).
     pub user_namespace: bool,
-    pub filter: Filter<'a>,
+    pub seccomp: Profile<'a>,
+    /// The AppArmor profile; `None` leaves the field out (Kubernetes has it since 1.30).
+    pub apparmor: Option<Profile<'a>>,
     pub cpus: Cpus,
     /// The limit of memory in bytes, which is also the request.
     pub memory_bytes: Option<u64>,
     pub mounts: Vec<PodMount>,
 }
 
-/// The seccomp filter of a pod.
+/// The seccomp filter or the AppArmor profile of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filter<'a> {
+pub enum Profile<'a> {
     /// None (`Unconfined`).
     None,
     /// The container runtime's own (`RuntimeDefault`).
     Default,
-    /// A file below the kubelet's folder of profiles (`Localhost`).
-    File(&'a str),
+    /// One of the node (`Localhost`): of seccomp a file below the kubelet's folder of profiles, of
+    /// AppArmor the name of a profile in the kernel.
+    OfNode(&'a str),
+}
+
+impl Profile<'_> {
+    fn manifest(self) -> Value {
+        match self {
+            Self::None => json!({ "type": "Unconfined" }),
+            Self::Default => json!({ "type": "RuntimeDefault" }),
+            Self::OfNode(name) => json!({ "type": "Localhost", "localhostProfile": name }),
+        }
+    }
 }
 
 /// The CPU time of a pod.
@@ -125,11 +138,6 @@ impl NewPod<'_> {
             .iter()
             .map(|(name, value)| json!({ "name": name, "value": value }))
             .collect();
-        let profile = match self.filter {
-            Filter::None => json!({ "type": "Unconfined" }),
-            Filter::Default => json!({ "type": "RuntimeDefault" }),
-            Filter::File(path) => json!({ "type": "Localhost", "localhostProfile": path }),
-        };
         let field = json!({ "key": "metadata.name", "operator": "In", "values": [self.node] });
         let mut pod = json!({
             "apiVersion": "v1",
@@ -151,7 +159,7 @@ impl NewPod<'_> {
                     "nodeSelectorTerms": [{ "matchFields": [field] }],
                 }}},
                 "tolerations": [{ "operator": "Exists" }],
-                "securityContext": { "seccompProfile": profile },
+                "securityContext": { "seccompProfile": self.seccomp.manifest() },
                 "containers": [{
                     "name": CONTAINER,
                     "image": self.image,
@@ -167,6 +175,9 @@ impl NewPod<'_> {
         });
         if let Some(class) = self.runtime_class {
             pod["spec"]["runtimeClassName"] = json!(class);
+        }
+        if let Some(profile) = self.apparmor {
+            pod["spec"]["securityContext"]["appArmorProfile"] = profile.manifest();
         }
         let container = &mut pod["spec"]["containers"][0];
         if let Some(port) = self.host_port {
@@ -297,7 +308,8 @@ mod tests {
             host_port: Some(9042),
             without_capabilities: true,
             user_namespace: true,
-            filter: Filter::File("tare-ab12-e1/profile.json"),
+            seccomp: Profile::OfNode("tare-ab12-e1/profile.json"),
+            apparmor: Some(Profile::OfNode("tare-ab12-e1")),
             cpus,
             memory_bytes: Some(1 << 20),
             mounts: vec![PodMount {
@@ -341,6 +353,8 @@ mod tests {
             let again = serde_json::to_value(&pod).unwrap();
             assert_eq!(again["spec"]["affinity"], manifest["spec"]["affinity"]);
             assert_eq!(again["spec"]["hostUsers"], json!(false));
+            let profile = &again["spec"]["securityContext"]["appArmorProfile"];
+            assert_eq!(*profile, json!({ "type": "Localhost", "localhostProfile": "tare-ab12-e1" }));
             let again = &again["spec"]["containers"][0];
             assert_eq!(again["ports"][0]["hostPort"], json!(9042));
             assert_eq!(again["securityContext"]["capabilities"]["drop"], json!(["ALL"]));

@@ -146,7 +146,7 @@ impl LayerInfo {
             Layer::Apparmor => (
                 "AppArmor in the kernel, switched on; apparmor_parser, for a process aa-exec too",
                 "the profile is unloaded",
-                "/proc/PID/attr/apparmor/current: Tare's profile, enforced",
+                "/proc/PID/attr/apparmor/current: Tare's profile, or for runtime another one, enforced",
             ),
             Layer::Pages => (
                 "CONFIG_TRANSPARENT_HUGEPAGE; Tare's program as the first one of the system",

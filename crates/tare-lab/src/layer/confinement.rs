@@ -108,6 +108,7 @@ words!(
     Apparmor {
         None "none" "no AppArmor profile, not even an engine's own",
         Default "default" "a profile with the rules of Docker's docker-default, which Tare loads and unloads",
+        Runtime "runtime" "pods only: the profile of the container runtime itself (RuntimeDefault)",
     }
 );
 

@@ -16,7 +16,8 @@
 //!   of CPUs for a kubelet with static CPU manager (Guaranteed, so a memory limit is needed).
 //! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`, `default+io_uring` is
 //!   `Localhost`: a file below the kubelet's folder of profiles, for the time of the run.
-//!   `security.capabilities` drops all; `user` is `hostUsers: false`.
+//!   `security.capabilities` drops all; `user` is `hostUsers: false`; `apparmor` is
+//!   `appArmorProfile`: `Unconfined`, `Localhost` with a profile that Tare loads, `RuntimeDefault`.
 //! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, all others are made on
 //!   the node and mounted (hostPath).
 //!

@@ -10,15 +10,15 @@ use tare_host::journal::Entry;
 use tare_host::memory_policy::PAGES_VARIABLE;
 use tare_host::process;
 use tare_host::program::Program;
-use tare_kube::{Filter, NewPod, PodMount, PodSource};
+use tare_kube::{NewPod, PodMount, PodSource, Profile};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
-use tare_lab::layer::{Capabilities, Network, Security, User};
+use tare_lab::layer::{Apparmor, Capabilities, Confinement, Network, Security, User};
 use tare_std::units::parse_bytes;
 
 use super::{KubernetesError, Pod, Running};
 use crate::kubernetes::KubernetesEntry;
-use crate::layer::confinement::huge_pages;
+use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
 use crate::layer::network::{self, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::storage::At;
@@ -59,7 +59,8 @@ impl Pod {
             SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.inner_port(launch.port)?)
         };
         let published = self.publish(listen.port())?;
-        let new = self.new_pod(launch, &program, listen, &at)?;
+        let confined = Confined::make(&context, self.number, self.own_confinement())?;
+        let new = self.new_pod(launch, &program, listen, &at, &confined)?;
         let manifest = serde_json::to_string_pretty(&new.manifest());
         // A manifest is always JSON.
         let config = manifest.unwrap_or_default();
@@ -113,6 +114,7 @@ impl Pod {
         if !self.is_empty_dir() {
             entries.extend(self.storage.entries(at));
         }
+        entries.extend(confinement::entries(&self.context, self.number, self.own_confinement()));
         let (access, namespace) = (self.access.clone(), self.context.prefix());
         let name = self.name.clone();
         entries.push(KubernetesEntry::Pod { access, namespace, name }.into());
@@ -127,6 +129,7 @@ impl Pod {
         program: &Program,
         listen: SocketAddrV4,
         at: &At<'_>,
+        confined: &'a Confined,
     ) -> Result<NewPod<'a>, PartError> {
         let data = match self.spec.storage.kind.as_str() {
             "volume" => PodSource::Empty { memory_bytes: None },
@@ -167,15 +170,27 @@ impl Pod {
             host_port: (self.layers.network == Network::HostPort).then(|| listen.port()),
             without_capabilities: confinement.capabilities == Capabilities::None,
             user_namespace: confinement.user == User::Namespace,
-            filter: match (&self.profile, self.layers.security) {
-                (Some(profile), _) => Filter::File(profile.name()),
-                (None, Security::None) => Filter::None,
-                (None, _) => Filter::Default,
+            seccomp: match (&self.profile, self.layers.security) {
+                (Some(profile), _) => Profile::OfNode(profile.name()),
+                (None, Security::None) => Profile::None,
+                (None, _) => Profile::Default,
+            },
+            apparmor: match (confined.profile(), confinement.apparmor) {
+                (Some(name), _) => Some(Profile::OfNode(name)),
+                (None, Apparmor::Runtime) => Some(Profile::Default),
+                // Without the field a kernel with AppArmor has the container runtime's profile.
+                (None, _) => apparmor::is_there().then_some(Profile::None),
             },
             cpus: self.cpus,
             memory_bytes: self.layers.limits.memory_bytes,
             mounts,
         })
+    }
+
+    /// Returns what Tare makes on the node for the layers of a pod's rights: the profile. The
+    /// kubelet makes the user namespace.
+    fn own_confinement(&self) -> Confinement {
+        Confinement { user: User::Host, ..self.layers.confinement }
     }
 
     /// Returns the size of an emptyDir in memory, in bytes.
