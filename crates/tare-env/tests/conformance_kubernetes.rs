@@ -24,6 +24,9 @@ use tare_std::cpus::CpuSet;
 use tare_testkit::EnvironmentBuilder;
 use tare_testkit::kubernetes::alone_on_node;
 
+#[path = "conformance_kubernetes/volumes.rs"]
+mod volumes;
+
 /// Serves in the pod; does nothing when it is run as a test.
 #[test]
 fn inside() {

@@ -1,5 +1,5 @@
-//! The client of the Kubernetes API: what Tare needs of nodes, namespaces, pods and services. No
-//! other crate knows the API.
+//! The client of the Kubernetes API: what Tare needs of nodes, namespaces, pods, services
+//! and claims. No other crate knows the API.
 //!
 //! Method: `kube` finds the user's access as kubectl does (`KUBECONFIG`, `~/.kube/config`, the
 //! account of a pod; `Access`). Every call blocks and has a time limit. A wait asks again in short
@@ -12,6 +12,7 @@
 
 mod access;
 mod account;
+mod claim;
 mod cluster;
 mod error;
 mod node;
@@ -21,6 +22,7 @@ mod pod;
 mod service;
 
 pub use access::Access;
+pub use claim::{NewClaim, Volume};
 pub use cluster::Cluster;
 pub use error::KubeError;
 pub use node::Node;

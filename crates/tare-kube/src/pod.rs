@@ -1,5 +1,7 @@
 //! A pod of one container: the request, and what the API says about the running one.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 
@@ -43,6 +45,8 @@ pub struct NewPod<'a> {
     /// The limit of memory in bytes, which is also the request.
     pub memory_bytes: Option<u64>,
     pub mounts: Vec<PodMount>,
+    /// How long the scheduler may find no volume for a claim among the mounts.
+    pub volume_limit: Duration,
 }
 
 /// The seccomp filter or the AppArmor profile of a pod.
@@ -101,6 +105,8 @@ pub enum PodSource {
         /// In memory, of at most this many bytes; otherwise on the node's disk.
         memory_bytes: Option<u64>,
     },
+    /// A directory of the volume of a claim, which the kubelet makes.
+    Claim { name: String, directory: String },
 }
 
 /// A running pod.
@@ -195,6 +201,14 @@ impl NewPod<'_> {
         pod
     }
 
+    /// Returns the claim among the mounts.
+    pub(crate) fn claim(&self) -> Option<&str> {
+        self.mounts.iter().find_map(|mount| match &mount.source {
+            PodSource::Claim { name, .. } => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     fn volumes(&self) -> (Vec<Value>, Vec<Value>) {
         let numbered = self.mounts.iter().enumerate();
         let both = numbered.map(|(number, mount)| {
@@ -211,9 +225,15 @@ impl NewPod<'_> {
                     json!({ "name": name, "emptyDir": empty })
                 }
                 PodSource::Empty { memory_bytes: None } => json!({ "name": name, "emptyDir": {} }),
+                PodSource::Claim { name: claim, .. } => {
+                    json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } })
+                }
             };
-            let mounted =
+            let mut mounted =
                 json!({ "name": name, "mountPath": mount.path, "readOnly": mount.read_only });
+            if let PodSource::Claim { directory, .. } = &mount.source {
+                mounted["subPath"] = json!(directory);
+            }
             (volume, mounted)
         });
         both.unzip()
@@ -225,6 +245,8 @@ impl NewPod<'_> {
 pub(crate) enum Progress {
     Running(RunningPod),
     Waiting,
+    /// The scheduler finds no volume for it. One may be made, or be seen a moment later.
+    NoVolume(KubeError),
 }
 
 /// Returns how far a pod is.
@@ -264,7 +286,14 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
     });
     if let Some(condition) = unscheduled {
         let why = condition.message.clone().unwrap_or_default();
-        return fail(why, "free what it needs on the node, or ask for less");
+        // The words of the scheduler's plug-in (`volumebinding` in pkg/scheduler of Kubernetes).
+        let of_volume = ["persistentvolume", "persistent volume"];
+        let no_volume = of_volume.iter().any(|words| why.to_lowercase().contains(words));
+        let failed = fail(why, "free what it needs on the node, or ask for less");
+        return match failed {
+            Err(error) if no_volume => Ok(Progress::NoVolume(error)),
+            failed => failed,
+        };
     }
     let running =
         container.filter(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()));
@@ -317,6 +346,7 @@ mod tests {
                 source: PodSource::Empty { memory_bytes: Some(1 << 20) },
                 read_only: false,
             }],
+            volume_limit: Duration::ZERO,
         }
     }
 
@@ -382,12 +412,15 @@ mod tests {
         };
         let full = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                             "message": "0/1 nodes are available: 1 Insufficient cpu." }]);
+        let no_volume = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                            "message": "pod has unbound immediate PersistentVolumeClaims." }]);
         let ended = container(json!({ "terminated": { "exitCode": 3 } }));
         for (status, expect) in [
             (waiting("ErrImageNeverPull"), "load the image on the node"),
             (waiting("CreateContainerError"), "CreateContainerError: as said"),
             (waiting("ContainerCreating"), "Waiting"),
             (json!({ "phase": "Pending", "conditions": full }), "Insufficient cpu"),
+            (json!({ "phase": "Pending", "conditions": no_volume }), "NoVolume"),
             (
                 json!({ "phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no CPUs" }),
                 "no CPUs",

@@ -18,8 +18,8 @@
 //!   `Localhost`: a file below the kubelet's folder of profiles, for the time of the run.
 //!   `security.capabilities` drops all; `user` is `hostUsers: false`; `apparmor` is
 //!   `appArmorProfile`: `Unconfined`, `Localhost` with a profile that Tare loads, `RuntimeDefault`.
-//! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, all others are made on
-//!   the node and mounted (hostPath).
+//! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, `class` a volume of a
+//!   storage class, by a claim; all others are made on the node and mounted (hostPath).
 //!
 //! Freezing is by signal, because a kubelet cannot end a frozen container.
 //!
@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tare_host::journal::EntryId;
-use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod};
+use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod, Volume};
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 use tare_lab::layer::{Cpu, Limit, Network, Quota, Security, User};
@@ -52,6 +52,7 @@ mod port;
 mod profile;
 mod read_back;
 mod start;
+mod volume;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "kubernetes",
@@ -74,7 +75,11 @@ pub const RUNTIME: Runtime = Runtime {
             "default is RuntimeDefault, none is Unconfined, default+io_uring is Localhost: Moby's profile with \
              io_uring, written below the kubelet's folder",
         ),
-        ("storage", "volume is an emptyDir, tmpfs one in memory, others are mounted (hostPath)"),
+        (
+            "storage",
+            "volume is an emptyDir, tmpfs one in memory, class a volume of a storage class, others are mounted \
+             (hostPath)",
+        ),
         ("limits", "memory alone, which is also the request"),
         ("cgroup", "only own: the kubelet puts every pod into a cgroup"),
     ],
@@ -335,6 +340,8 @@ struct Running {
     address: Ipv4Addr,
     /// The address that clients dial.
     dialled: SocketAddrV4,
+    /// The volume of its claim, if it has one.
+    volume: Option<Volume>,
 }
 
 impl Pod {
@@ -348,8 +355,9 @@ impl Pod {
     }
 
     /// Returns whether the kubelet makes the data's directory.
-    fn is_empty_dir(&self) -> bool {
-        matches!(self.spec.storage.kind.as_str(), "volume" | "tmpfs")
+    fn is_of_kubelet(&self) -> bool {
+        let is_empty_dir = matches!(self.spec.storage.kind.as_str(), "volume" | "tmpfs");
+        is_empty_dir || self.storage.claim().is_some()
     }
 }
 

@@ -86,7 +86,10 @@ impl Pod {
                 let found = format!("emptyDir: {}", seen.text());
                 system::state("storage", &self.spec.storage, found, in_force)
             }
-            _ => storage::state(&self.spec, self.storage.read_back(&at, &seen)),
+            _ => match self.running.as_ref().and_then(|running| running.volume.as_ref()) {
+                Some(volume) => self.volume_state(volume, &seen),
+                None => storage::state(&self.spec, self.storage.read_back(&at, &seen)),
+            },
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tare_host::RUN_VARIABLE;
 use tare_host::journal::Entry;
@@ -17,7 +18,7 @@ use tare_lab::layer::{Apparmor, Capabilities, Confinement, Network, Security, Us
 use tare_std::units::parse_bytes;
 
 use super::{KubernetesError, Pod, Running};
-use crate::kubernetes::KubernetesEntry;
+use crate::kubernetes::{KubernetesEntry, data_directory};
 use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
 use crate::layer::network::{self, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
@@ -38,7 +39,7 @@ impl Pod {
         self.write_journal(&at)?;
         fs::create_dir_all(&folder)
             .map_err(|source| KubernetesError::File { path: folder.clone(), source })?;
-        if !self.is_empty_dir() {
+        if !self.is_of_kubelet() {
             self.storage.make(&at)?;
             self.initial_data.put(&at.data())?;
         }
@@ -60,7 +61,9 @@ impl Pod {
         };
         let published = self.publish(listen.port())?;
         let confined = Confined::make(&context, self.number, self.own_confinement())?;
-        let new = self.new_pod(launch, &program, listen, &at, &confined)?;
+        let volume_limit = self.claim_volume()?;
+        let new =
+            NewPod { volume_limit, ..self.new_pod(launch, &program, listen, &at, &confined)? };
         let manifest = serde_json::to_string_pretty(&new.manifest());
         // A manifest is always JSON.
         let config = manifest.unwrap_or_default();
@@ -81,12 +84,13 @@ impl Pod {
             pod: self.name.clone(),
         })?;
         let system = self.system(pid, &pod.container)?;
-        let data = match self.is_empty_dir() {
+        let data = match self.is_of_kubelet() {
             true => format!("/proc/{pid}/root{DATA}").into(),
             false => at.data(),
         };
         self.data.clone_from(&data);
-        self.running = Some(Running { system, pod, address, dialled });
+        let volume = self.bound_volume()?;
+        self.running = Some(Running { system, pod, address, dialled, volume });
         Ok(Endpoint { address: dialled.into(), data: Some(data) })
     }
 
@@ -111,10 +115,11 @@ impl Pod {
     /// before the files that it has mounted.
     fn write_journal(&mut self, at: &At<'_>) -> Result<(), PartError> {
         let mut entries = vec![Entry::directory(at.folder.to_path_buf())];
-        if !self.is_empty_dir() {
+        if !self.is_of_kubelet() {
             entries.extend(self.storage.entries(at));
         }
         entries.extend(confinement::entries(&self.context, self.number, self.own_confinement()));
+        entries.extend(self.claim_entry());
         let (access, namespace) = (self.access.clone(), self.context.prefix());
         let name = self.name.clone();
         entries.push(KubernetesEntry::Pod { access, namespace, name }.into());
@@ -134,6 +139,10 @@ impl Pod {
         let data = match self.spec.storage.kind.as_str() {
             "volume" => PodSource::Empty { memory_bytes: None },
             "tmpfs" => PodSource::Empty { memory_bytes: Some(self.memory_size()) },
+            _ if self.storage.claim().is_some() => PodSource::Claim {
+                name: self.name.clone(),
+                directory: data_directory(&self.namespace, &self.name),
+            },
             _ => PodSource::HostDirectory(at.data().to_string_lossy().into_owned()),
         };
         let shown = |path: &Path, inside: &str| {
@@ -184,6 +193,7 @@ impl Pod {
             cpus: self.cpus,
             memory_bytes: self.layers.limits.memory_bytes,
             mounts,
+            volume_limit: Duration::ZERO,
         })
     }
 
