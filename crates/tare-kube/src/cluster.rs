@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::access::{Access, CALL_LIMIT};
 use crate::error::{KubeError, RUN_LABEL, one_line, sources};
 use crate::node::Node;
-use crate::pod::{NewPod, Progress, RunningPod, progress};
+use crate::pod::{CONTAINER, NewPod, Progress, RunningPod, progress};
 use crate::service::{self, NewService, ServiceAddress};
 
 /// How long a pod may take from its creation to its process.
@@ -278,7 +278,11 @@ impl Cluster {
     /// If the kubelet does not answer, or if the user may not read logs.
     pub fn log_tail(&self, namespace: &str, name: &str) -> Result<String, KubeError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let options = LogParams { tail_lines: Some(20), ..LogParams::default() };
+        let options = LogParams {
+            container: Some(CONTAINER.into()),
+            tail_lines: Some(20),
+            ..LogParams::default()
+        };
         self.call(&format!("read the log of the pod {name}"), pods.logs(name, &options))
     }
 

@@ -27,5 +27,5 @@ pub use cluster::Cluster;
 pub use error::KubeError;
 pub use node::Node;
 pub use node_pod::{NodePod, NodeProcess, Streams};
-pub use pod::{Cpus, NewPod, PodMount, PodSource, Profile, RunningPod};
+pub use pod::{Cpus, NewPod, PodMount, PodSource, Profile, RunningPod, Sidecar};
 pub use service::{NewService, ServiceAddress};

@@ -192,6 +192,56 @@ fn pods_are_weighed_on_the_node() {
     case.run(&["clean", "--programs"]);
 }
 
+/// A proxy is in the path of the client, whatever leads to the pod, and has an account of its own.
+#[test]
+fn sidecars_are_weighed() {
+    let Some(case) = Case::start("sidecars_are_weighed") else { return };
+    let pods = [
+        ("bridge", "idle"),
+        ("bridge", "proxy"),
+        ("host", "proxy"),
+        ("service", "proxy"),
+        ("node-port", "proxy"),
+        ("host-port", "proxy"),
+    ];
+    let mut text = STUDY.replace("ROUNDS", "1");
+    for (network, sidecar) in pods {
+        let environment = format!(
+            "[[environment]]\nname = \"{network} {sidecar}\"\nruntime = \"kubernetes\"\n\
+             network = \"{network}\"\nsidecar = \"{sidecar}\"\n[[workload]]"
+        );
+        text = text.replace("[[workload]]", &environment);
+    }
+    fs::write(case.here.path().join("small.toml"), text).unwrap();
+    let mut command = tare();
+    command.arg("--state").arg(case.here.path().join("state"));
+    command.args(["weigh", "small.toml", "--json"]).current_dir(case.here.path());
+    let weighed = command.stdin(Stdio::null()).output().unwrap();
+    assert!(weighed.status.success(), "{}", stderr(&weighed));
+    let record: Value = serde_json::from_str(&stdout(&weighed)).unwrap();
+    for (network, sidecar) in pods {
+        let name = format!("{network} {sidecar}");
+        let of = |list: &str, key: &str| -> Vec<Value> {
+            let all = record[list].as_array().unwrap().iter();
+            all.filter(|one| one[key] == name.as_str()).cloned().collect()
+        };
+        let slices = of("slices", "environment");
+        let good: Vec<&Value> = slices.iter().filter(|slice| slice["void"].is_null()).collect();
+        assert!(!good.is_empty(), "{name}: {slices:?} {}", stderr(&weighed));
+        let part = &good[0]["layer_cpu_ns"][0];
+        assert_eq!(part["part"], "sidecar", "{name}: {:?}", good[0]);
+        let is_used = part["cpu_ns"].as_u64().unwrap() > 0;
+        assert!(sidecar == "idle" || is_used, "{name}: {part}");
+        let layers = of("environments", "name")[0]["layers"].clone();
+        let states = layers.as_array().unwrap().clone();
+        let state = states.iter().find(|state| state["layer"] == "sidecar").unwrap();
+        assert_eq!(state["in_force"], true, "{state}");
+        let ends = state["found"].as_str().unwrap().contains("ends at its socket");
+        assert_eq!(ends, sidecar == "proxy", "{state}");
+    }
+    case.assert_clean();
+}
+
 #[test]
 fn loader_runs_on_a_node() {
     let Some(case) = Case::start("loader_runs_on_a_node") else { return };

@@ -142,6 +142,7 @@ fn check_of_pods(spec: &EnvironmentSpec) -> Result<(), LayerError> {
         (Layer::Network, spec.network.to_string(), spec.network.is_of_pods()),
         (Layer::Cpu, spec.cpu.to_string(), matches!(spec.cpu, Cpu::Request(_))),
         (Layer::Apparmor, apparmor.to_string(), apparmor == Apparmor::Runtime),
+        (Layer::Sidecar, spec.sidecar.to_string(), !spec.sidecar.is_none()),
     ];
     let is_pod = spec.runtime.kind() == "kubernetes";
     match of_pods.into_iter().find(|(.., is_of_pods)| *is_of_pods && !is_pod) {
@@ -264,7 +265,7 @@ fn check_inject(spec: &EnvironmentSpec) -> Result<(), LayerError> {
 mod tests {
     use super::*;
     use tare_lab::environment::StorageSpec;
-    use tare_lab::layer::{Quota, Rootfs};
+    use tare_lab::layer::{Quota, Rootfs, Sidecar};
 
     fn spec(cpu: &str, cgroup: &str, memory_bytes: Option<u64>) -> EnvironmentSpec {
         EnvironmentSpec {
@@ -285,6 +286,7 @@ mod tests {
             limits: Limits { memory_bytes, ..Limits::default() },
             instances: None,
             neighbours: Vec::new(),
+            sidecar: Sidecar::None,
             optional: false,
         }
     }
@@ -300,7 +302,8 @@ mod tests {
 
     #[test]
     fn only_pods_have_what_a_cluster_gives() {
-        let refused: [(Change, &str); 5] = [
+        let refused: [(Change, &str); 6] = [
+            (|spec| spec.sidecar = Sidecar::Idle, "sidecar = \"idle\" is for pods only"),
             (
                 |spec| spec.confinement.apparmor = Apparmor::Runtime,
                 "apparmor = \"runtime\" is for pods only",

@@ -125,6 +125,12 @@ impl LayerInfo {
                 "its processes in their cgroup, Cpus_allowed_list of every thread, and its CPU time in each slice \
                  (neighbour_cpu_ns), which is never 0",
             ),
+            Layer::Sidecar => (
+                "runtime = \"kubernetes\"",
+                "ends with the pod",
+                "the process of the second container, found by its cgroup, in the pod's network namespace; of a proxy a new \
+                 connection, which ends at a socket of it",
+            ),
         };
         Self { layer, needs, cleanup, read_back }
     }

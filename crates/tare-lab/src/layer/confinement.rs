@@ -84,6 +84,8 @@ macro_rules! words {
     };
 }
 
+pub(super) use words;
+
 words!(
     Capabilities,
     /// A value of the layer `security.capabilities`.

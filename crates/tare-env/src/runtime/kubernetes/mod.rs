@@ -21,6 +21,8 @@
 //! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, `class` a volume of a
 //!   storage class, by a claim; all others are made on the node and mounted (hostPath).
 //!
+//! - `sidecar` is a second container: the pause program, or Tare's proxy before the system.
+//!
 //! Freezing is by signal, because a kubelet cannot end a frozen container.
 //!
 //! Limits: one instance; no loaders on other hosts. A pod competes with the weight that the kubelet
@@ -51,6 +53,7 @@ mod environment;
 mod port;
 mod profile;
 mod read_back;
+mod sidecar;
 mod start;
 mod volume;
 
@@ -81,6 +84,11 @@ pub const RUNTIME: Runtime = Runtime {
              (hostPath)",
         ),
         ("limits", "memory alone, which is also the request"),
+        (
+            "sidecar",
+            "a second container without requests and limits, so not in a Guaranteed pod; a proxy listens at a port of \
+             its own, to which service, node-port and host-port lead",
+        ),
         ("cgroup", "only own: the kubelet puts every pod into a cgroup"),
     ],
     needs: |_| find().map(drop),
@@ -276,6 +284,12 @@ fn check(
         let value = format!("{} = {value}", limit.name());
         return refuse("limits", value, "a manifest has a limit of memory alone");
     }
+    let is_limited = !matches!(layers.cpu, Cpu::Shared | Cpu::Request(_));
+    if !spec.sidecar.is_none() && is_limited && layers.limits.memory_bytes.is_some() {
+        let why = "the pod is Guaranteed, so it would need limits too, and be held to them; write cpu = \"shared\" or \
+                   \"request=N..M\"";
+        return refuse("sidecar", spec.sidecar.to_string(), why);
+    }
     if spec.storage.kind == "volume" && !spec.storage.options.is_empty() {
         let why = "the kubelet makes an emptyDir on its own file system";
         return refuse("storage", spec.storage.to_string(), why);
@@ -340,6 +354,10 @@ struct Running {
     address: Ipv4Addr,
     /// The address that clients dial.
     dialled: SocketAddrV4,
+    /// The port of the pod that clients reach: the system's, or that of the proxy before it.
+    front: u16,
+    /// The first process of the second container, if it has one.
+    sidecar: Option<u32>,
     /// The volume of its claim, if it has one.
     volume: Option<Volume>,
 }
@@ -352,6 +370,11 @@ impl Pod {
     fn running(&mut self) -> Result<&mut Running, KubernetesError> {
         let environment = self.spec.name.clone();
         self.running.as_mut().ok_or(KubernetesError::NotStarted { environment })
+    }
+
+    /// Returns every process of the pod.
+    fn pids(running: &Running) -> Vec<u32> {
+        running.system.pids().into_iter().chain(running.sidecar).collect()
     }
 
     /// Returns whether the kubelet makes the data's directory.

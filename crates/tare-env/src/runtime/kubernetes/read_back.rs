@@ -42,6 +42,7 @@ impl Pod {
         network.found += &format!("; the pod's address is {}", running.address);
         let network = self.read_port(network);
         states.push(network);
+        states.extend(self.read_sidecar()?);
         let running = self.running()?;
         let (system, pod) = (&running.system, &running.pod);
         states.push(read_cpu(system, &layers, &plan));

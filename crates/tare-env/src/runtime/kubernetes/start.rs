@@ -14,7 +14,7 @@ use tare_host::program::Program;
 use tare_kube::{NewPod, PodMount, PodSource, Profile};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
-use tare_lab::layer::{Apparmor, Capabilities, Confinement, Network, Security, User};
+use tare_lab::layer::{Apparmor, Capabilities, Confinement, Network, Security, Sidecar, User};
 use tare_std::units::parse_bytes;
 
 use super::{KubernetesError, Pod, Running};
@@ -49,21 +49,25 @@ impl Pod {
             profile.provide(journal)?;
         }
         let host = self.layers.network == Network::Host;
-        let listen = if host {
+        let reached = if host {
             let address = client.link(journal, context.slot().number(), None)?;
-            let port = match launch.port {
-                Some(port) => network::must_be_free(port)?,
-                None => network::free_port(address)?,
+            let port = match (launch.port, self.spec.sidecar) {
+                (Some(port), _) => network::must_be_free(port)?,
+                (None, Sidecar::Proxy) => network::free_port(Ipv4Addr::LOCALHOST)?,
+                (None, _) => network::free_port(address)?,
             };
             SocketAddrV4::new(address, port)
         } else {
             SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.inner_port(launch.port)?)
         };
-        let published = self.publish(listen.port())?;
+        let (listen, front) = self.ends(reached)?;
+        let published = self.publish(front.port())?;
         let confined = Confined::make(&context, self.number, self.own_confinement())?;
         let volume_limit = self.claim_volume()?;
-        let new =
-            NewPod { volume_limit, ..self.new_pod(launch, &program, listen, &at, &confined)? };
+        let new = NewPod {
+            volume_limit,
+            ..self.new_pod(launch, &program, (listen, front), &at, &confined)?
+        };
         let manifest = serde_json::to_string_pretty(&new.manifest());
         // A manifest is always JSON.
         let config = manifest.unwrap_or_default();
@@ -73,24 +77,28 @@ impl Pod {
         let pod = pod?;
 
         let inside = self.ipv4(&pod.address)?;
-        let address = if host { *listen.ip() } else { inside };
-        let dialled = published.unwrap_or(SocketAddrV4::new(address, listen.port()));
+        let address = if host { *front.ip() } else { inside };
+        let dialled = published.unwrap_or(SocketAddrV4::new(address, front.port()));
         if !host {
             client.route_to(journal, *dialled.ip(), None)?;
         }
-        let pid = first_process(&pod.container);
-        let pid = pid.ok_or_else(|| KubernetesError::NoProcess {
-            environment: self.spec.name.clone(),
-            pod: self.name.clone(),
-        })?;
-        let system = self.system(pid, &pod.container)?;
+        let process = |container: &str| {
+            first_process(container).ok_or_else(|| KubernetesError::NoProcess {
+                environment: self.spec.name.clone(),
+                pod: self.name.clone(),
+            })
+        };
+        let pid = process(&pod.container)?;
+        let sidecar = pod.sidecar.as_deref().map(process).transpose()?;
+        let mut system = self.system(pid, &pod.container)?;
+        system.add_server(sidecar.map(|pid| ("sidecar", pid)));
         let data = match self.is_of_kubelet() {
             true => format!("/proc/{pid}/root{DATA}").into(),
             false => at.data(),
         };
         self.data.clone_from(&data);
-        let volume = self.bound_volume()?;
-        self.running = Some(Running { system, pod, address, dialled, volume });
+        let (front, volume) = (front.port(), self.bound_volume()?);
+        self.running = Some(Running { system, pod, address, dialled, front, sidecar, volume });
         Ok(Endpoint { address: dialled.into(), data: Some(data) })
     }
 
@@ -132,7 +140,7 @@ impl Pod {
         &'a self,
         launch: &Launch,
         program: &Program,
-        listen: SocketAddrV4,
+        (listen, front): (SocketAddrV4, SocketAddrV4),
         at: &At<'_>,
         confined: &'a Confined,
     ) -> Result<NewPod<'a>, PartError> {
@@ -157,6 +165,7 @@ impl Pod {
             shown(self.context.program(), PROGRAM),
             PodMount { path: DATA.into(), source: data, read_only: false },
         ];
+        let sidecar = self.second_container(mounts[0].clone(), front, listen);
         mounts.extend(program.files.iter().map(|file| shown(file, &file.to_string_lossy())));
         let addresses = SystemAddresses::from(listen);
         let arguments = system::arguments(launch, addresses, DATA, program, None);
@@ -176,7 +185,7 @@ impl Pod {
             command: std::iter::once(PROGRAM.to_string()).chain(arguments).collect(),
             variables,
             host_network: self.layers.network == Network::Host,
-            host_port: (self.layers.network == Network::HostPort).then(|| listen.port()),
+            host_port: (self.layers.network == Network::HostPort).then(|| front.port()),
             without_capabilities: confinement.capabilities == Capabilities::None,
             user_namespace: confinement.user == User::Namespace,
             seccomp: match (&self.profile, self.layers.security) {
@@ -193,6 +202,7 @@ impl Pod {
             cpus: self.cpus,
             memory_bytes: self.layers.limits.memory_bytes,
             mounts,
+            sidecar,
             volume_limit: Duration::ZERO,
         })
     }

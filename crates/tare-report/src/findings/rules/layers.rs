@@ -99,6 +99,15 @@ pub(super) const RULES: &[Rule] = &[
         "A profile with few rules matches faster than docker-default: docker run --security-opt apparmor=NAME.",
     ),
     cost!(
+        "sidecar",
+        "Sidecar",
+        "`sidecar` goes from `none` to another value, and the cost is a claim",
+        "Keep the proxy out of the database's path.",
+        "Leave the pods of the database out of the mesh, or its port out of the proxy (Istio: \
+         traffic.sidecar.istio.io/excludeInboundPorts; Linkerd: config.linkerd.io/skip-inbound-ports), and let the database \
+         encrypt by itself.",
+    ),
+    cost!(
         "huge_pages",
         "Transparent huge pages",
         "`memory.pages` differs, and the cost is a claim",
