@@ -94,7 +94,7 @@ pub(super) const RULES: &[Rule] = &[
     cost!(
         "apparmor",
         "AppArmor profile",
-        "`apparmor` goes from `none` to `default`, and the cost is a claim",
+        "`apparmor` goes from `none` to a profile, and the cost is a claim",
         "Write a profile for the database.",
         "A profile with few rules matches faster than docker-default: docker run --security-opt apparmor=NAME.",
     ),
