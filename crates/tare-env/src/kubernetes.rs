@@ -1,6 +1,6 @@
-//! The journal entries of pods and of the namespace that they are in. The cluster is found by the
-//! access in the entry, because the environment variables may name another one by the time of a
-//! clean.
+//! The journal entries of pods, what they use, and the namespace that they are in. The cluster is
+//! found by the access in the entry, because the environment variables may name another one by the
+//! time of a clean.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tare_host::UndoError;
 use tare_host::journal::Entry;
 use tare_host::undo::{UndoKinds, check_name};
-use tare_kube::{Access, Cluster, KubeError};
+use tare_kube::{Access, Cluster, KubeError, Volume};
 
 /// Names a file with the access to the cluster of this node, for the entries of a run that came
 /// with an access of its own (`tare clean --on kubernetes:NODE`).
@@ -32,6 +32,22 @@ pub(crate) enum KubernetesEntry {
     /// A service in the namespace of a run.
     #[serde(rename = "kubernetes_service")]
     Service { access: Access, namespace: String, name: String },
+    /// A claim of storage in the namespace of a run, with the name of its pod.
+    #[serde(rename = "kubernetes_claim")]
+    Claim { access: Access, namespace: String, name: String },
+    /// A volume that stays after the claim of a run, which only a person can delete.
+    #[serde(rename = "kubernetes_volume")]
+    Volume { access: Access, namespace: String, name: String },
+}
+
+/// A volume is left.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the volume {name} stays with the run's data, because its reclaim policy is Retain; kubectl delete \
+     persistentvolume {name}, and delete the storage behind it"
+)]
+struct VolumeStays {
+    name: String,
 }
 
 impl From<KubernetesEntry> for Entry {
@@ -51,7 +67,14 @@ pub(crate) struct KubernetesKinds;
 
 impl UndoKinds for KubernetesKinds {
     fn kinds(&self) -> &'static [&'static str] {
-        &["kubernetes_namespace", "kubernetes_pod", "kubernetes_profile", "kubernetes_service"]
+        &[
+            "kubernetes_namespace",
+            "kubernetes_pod",
+            "kubernetes_profile",
+            "kubernetes_service",
+            "kubernetes_claim",
+            "kubernetes_volume",
+        ]
     }
 
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
@@ -71,16 +94,69 @@ impl UndoKinds for KubernetesKinds {
                 check_name(run, &namespace)?;
                 with_access(&access, |cluster| cluster.delete_service(&namespace, &name))
             }
+            KubernetesEntry::Claim { access, namespace, name } => {
+                check_name(run, &namespace)?;
+                return remove_claim(&access, &namespace, &name);
+            }
+            KubernetesEntry::Volume { access, namespace, name } => {
+                check_name(run, &namespace)?;
+                let stays = with_access(&access, |cluster| cluster.volume_stays(&name, &namespace));
+                return match stays.map_err(of_kind)? {
+                    true => Err(of_kind(VolumeStays { name })),
+                    false => Ok(()),
+                };
+            }
         };
-        removed.map_err(|error: KubeError| UndoError::OfKind(Box::new(error)))
+        removed.map_err(of_kind)
+    }
+}
+
+fn of_kind(error: impl std::error::Error + Send + Sync + 'static) -> UndoError {
+    UndoError::OfKind(Box::new(error))
+}
+
+/// Returns the name of the directory of the data in the volume of a claim.
+pub(crate) fn data_directory(namespace: &str, claim: &str) -> String {
+    format!("{namespace}-{claim}")
+}
+
+/// Returns the directory of the node to which a volume is given back as it was: without the data,
+/// and available. Only one that existed before and is retained is.
+pub(crate) fn given_back(volume: &Volume) -> Option<&Path> {
+    let existed = volume.is_retained && !volume.is_provisioned;
+    volume.directory.as_deref().map(Path::new).filter(|_| existed)
+}
+
+/// Deletes a claim after its pod, and gives its volume back if it existed before.
+fn remove_claim(access: &Access, namespace: &str, name: &str) -> Result<(), UndoError> {
+    let volume = with_access(access, |cluster| cluster.volume_of(namespace, name));
+    let volume = volume.map_err(of_kind)?;
+    let directory = volume.as_ref().and_then(given_back);
+    if let Some(directory) = directory {
+        let data = directory.join(data_directory(namespace, name));
+        fs::remove_dir_all(&data).or_else(|error| removal(&data, &error))?;
+    }
+    let released = volume.as_ref().filter(|_| directory.is_some());
+    let removed = with_access(access, |cluster| {
+        cluster.delete_claim(namespace, name)?;
+        released.map_or(Ok(()), |volume| cluster.release_volume(volume))
+    });
+    removed.map_err(of_kind)
+}
+
+/// Returns the error of a removal; that of what is gone already is none.
+fn removal(path: &Path, error: &io::Error) -> Result<(), UndoError> {
+    match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(UndoError::OfKind(format!("cannot remove {}: {error}", path.display()).into())),
     }
 }
 
 /// Uses the access of an entry; if there is none any more, that in the file of `NODE_VARIABLE`.
-fn with_access(
+fn with_access<T>(
     access: &Access,
-    undo: impl Fn(&Cluster) -> Result<(), KubeError>,
-) -> Result<(), KubeError> {
+    undo: impl Fn(&Cluster) -> Result<T, KubeError>,
+) -> Result<T, KubeError> {
     let undone = Cluster::connect(access).and_then(|cluster| undo(&cluster));
     let other = std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
     match (undone, other) {
@@ -96,16 +172,12 @@ fn with_access(
 fn remove_profile(run: &str, folder: &Path, made_parent: bool) -> Result<(), UndoError> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     check_name(run, &name)?;
-    let failed = |path: &Path, error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(UndoError::OfKind(format!("cannot remove {}: {error}", path.display()).into())),
-    };
-    fs::remove_dir_all(folder).or_else(|error| failed(folder, error))?;
+    fs::remove_dir_all(folder).or_else(|error| removal(folder, &error))?;
     match folder.parent().filter(|_| made_parent) {
         Some(parent) => fs::remove_dir(parent).or_else(|error| match error.kind() {
             // Another program has a profile there by now.
             io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            _ => failed(parent, error),
+            _ => removal(parent, &error),
         }),
         None => Ok(()),
     }
@@ -150,6 +222,10 @@ mod tests {
             (r#""kubernetes_pod","namespace":"kube-system","name":"e1""#, "kube-system"),
             (r#""kubernetes_service","namespace":"tare-ab12","name":"e1""#, "No such file"),
             (r#""kubernetes_service","namespace":"kube-system","name":"e1""#, "kube-system"),
+            (r#""kubernetes_claim","namespace":"tare-ab12","name":"e1""#, "No such file"),
+            (r#""kubernetes_claim","namespace":"kube-system","name":"e1""#, "kube-system"),
+            (r#""kubernetes_volume","namespace":"tare-ab12","name":"pvc-1""#, "No such file"),
+            (r#""kubernetes_volume","namespace":"kube-system","name":"pvc-1""#, "kube-system"),
         ];
         for (text, expect) in texts {
             let text = format!(r#"{{"kind":{text},"access":{access}}}"#);

@@ -19,10 +19,13 @@ use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_kube::{Access, Cluster};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
-use tare_lab::layer::{Capabilities, Cpu, User};
+use tare_lab::layer::{Apparmor, Capabilities, Cpu, Sidecar, User};
 use tare_std::cpus::CpuSet;
 use tare_testkit::EnvironmentBuilder;
 use tare_testkit::kubernetes::alone_on_node;
+
+#[path = "conformance_kubernetes/volumes.rs"]
+mod volumes;
 
 /// Serves in the pod; does nothing when it is run as a test.
 #[test]
@@ -151,6 +154,8 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     echo(factory, endpoint.address).unwrap();
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
+    let beside = after.layer_cpu_ns.first().map(|(name, _)| name.as_str());
+    assert_eq!(beside, (!spec.sidecar.is_none()).then_some("sidecar"), "{name}: {after:?}");
     assert_eq!(after.throttled_ns.is_some(), spec.cpu.quota().is_some(), "{name}");
 
     environment.freeze().unwrap();
@@ -195,6 +200,23 @@ fn pods_conform() {
     powerless.name = "no capabilities".into();
     powerless.confinement.capabilities = Capabilities::None;
     conforms(&scratch.factory, &powerless);
+    // A proxy is Tare's own program, which crates/tare/tests/on_kubernetes.rs has.
+    let mut idle = spec("bridge", "shared", "default", "directory");
+    idle.name = "idle sidecar".into();
+    idle.sidecar = Sidecar::Idle;
+    conforms(&scratch.factory, &idle);
+    // Without AppArmor both are refused (`refusals_are_one_line`).
+    for apparmor in [Apparmor::Default, Apparmor::Runtime].into_iter().filter(|_| has_apparmor()) {
+        let mut profiled = spec("bridge", "shared", "default", "directory");
+        profiled.name = format!("AppArmor {apparmor}");
+        profiled.confinement.apparmor = apparmor;
+        conforms(&scratch.factory, &profiled);
+    }
+}
+
+fn has_apparmor() -> bool {
+    let path = "/sys/module/apparmor/parameters/enabled";
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "Y")
 }
 
 /// A service without a pod that answers is no layer in force.
@@ -253,6 +275,17 @@ fn refusals_are_one_line() {
     check(|spec| spec.confinement.node = Some(0), "the kubelet's memory manager decides");
     // The cluster of the tests has the distribution's containerd 1.6.
     check(|spec| spec.confinement.user = User::Namespace, "has no user namespaces for pods");
+    check(
+        |spec| {
+            spec.sidecar = Sidecar::Idle;
+            spec.cpu = "quota=0.5".parse().unwrap();
+        },
+        "the pod is Guaranteed",
+    );
+    if !has_apparmor() {
+        check(|spec| spec.confinement.apparmor = Apparmor::Default, "needs AppArmor");
+        check(|spec| spec.confinement.apparmor = Apparmor::Runtime, "needs AppArmor");
+    }
     check(|spec| spec.runtime = "kubernetes:tare-none".into(), "RuntimeClass");
     check(|spec| spec.limits.memory_bytes = Some(1 << 50), "Insufficient memory");
     // A system that ends at once is reported with its exit code, by the start or soon after.

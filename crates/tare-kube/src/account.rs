@@ -29,12 +29,16 @@ pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
 
-/// Returns the rules of the account's role.
-pub(crate) fn rules() -> [Value; 3] {
+/// Returns the rules of the account's role. The last three are for volumes of storage classes.
+pub(crate) fn rules() -> [Value; 6] {
+    let made = ["namespaces", "pods", "services", "persistentvolumeclaims"];
     [
         rule("", &["nodes"], &["get", "list"]),
         rule("", &["nodes/proxy", "pods/log"], &["get"]),
-        rule("", &["namespaces", "pods", "services"], &["create", "get", "list", "delete"]),
+        rule("", &made, &["create", "get", "list", "delete"]),
+        rule("", &["persistentvolumes"], &["get", "patch"]),
+        rule("", &["events"], &["list"]),
+        rule("storage.k8s.io", &["storageclasses"], &["list"]),
     ]
 }
 

@@ -15,17 +15,17 @@ use tokio::runtime::{Builder, Runtime};
 use crate::access::{Access, CALL_LIMIT};
 use crate::error::{KubeError, RUN_LABEL, one_line, sources};
 use crate::node::Node;
-use crate::pod::{NewPod, Progress, RunningPod, progress};
+use crate::pod::{CONTAINER, NewPod, Progress, RunningPod, progress};
 use crate::service::{self, NewService, ServiceAddress};
 
 /// How long a pod may take from its creation to its process.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the kubelet and the controllers may take to remove what was deleted.
-const DELETE_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const DELETE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The pause between two questions while something starts or ends.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// A cluster that answers.
 pub struct Cluster {
@@ -177,21 +177,29 @@ impl Cluster {
     /// # Errors
     /// Says why it cannot start. The pod stays until it is deleted.
     pub fn create_pod(&self, new: &NewPod<'_>) -> Result<RunningPod, KubeError> {
-        self.start_pod(new.namespace, new.name, new.node, new.manifest())
+        let (namespace, patience) = (new.namespace, new.volume_limit);
+        let started = self.start_pod(namespace, new.name, new.node, new.manifest(), patience);
+        started.map_err(|error| match new.claim() {
+            Some(claim) => self.unbound(namespace, claim, error),
+            None => error,
+        })
     }
 
-    /// Creates a pod from its manifest and waits until its process runs.
+    /// Creates a pod from its manifest and waits until its process runs. `volume_limit` is how long
+    /// the scheduler may find no volume for it.
     pub(crate) fn start_pod(
         &self,
         namespace: &str,
         name: &str,
         node: &str,
         manifest: serde_json::Value,
+        volume_limit: Duration,
     ) -> Result<RunningPod, KubeError> {
         let what = format!("create the pod {name}");
         let pod: Pod = self.typed(&what, manifest)?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let deadline = Instant::now() + START_LIMIT;
+        let begin = Instant::now();
+        let deadline = begin + START_LIMIT + volume_limit;
         // The account of a new namespace is made a moment later; until then pods are refused.
         loop {
             let call = async { pods.create(&PostParams::default(), &pod).await };
@@ -207,11 +215,13 @@ impl Cluster {
         let what = format!("start the pod {name}");
         loop {
             let found = self.call(&what, pods.get(name))?;
-            if let Progress::Running(running) = progress(&found, node)? {
-                return Ok(running);
+            match progress(&found, node)? {
+                Progress::Running(running) => return Ok(running),
+                Progress::NoVolume(error) if begin.elapsed() > volume_limit => return Err(error),
+                Progress::NoVolume(_) | Progress::Waiting => {}
             }
             if Instant::now() > deadline {
-                return Err(KubeError::TimedOut { what, limit: START_LIMIT });
+                return Err(KubeError::TimedOut { what, limit: deadline - begin });
             }
             thread::sleep(PAUSE);
         }
@@ -228,7 +238,7 @@ impl Cluster {
         let node = found.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         match progress(&found, &node)? {
             Progress::Running(running) => Ok(Some(running)),
-            Progress::Waiting => Ok(None),
+            Progress::NoVolume(_) | Progress::Waiting => Ok(None),
         }
     }
 
@@ -268,7 +278,11 @@ impl Cluster {
     /// If the kubelet does not answer, or if the user may not read logs.
     pub fn log_tail(&self, namespace: &str, name: &str) -> Result<String, KubeError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let options = LogParams { tail_lines: Some(20), ..LogParams::default() };
+        let options = LogParams {
+            container: Some(CONTAINER.into()),
+            tail_lines: Some(20),
+            ..LogParams::default()
+        };
         self.call(&format!("read the log of the pod {name}"), pods.logs(name, &options))
     }
 
@@ -284,7 +298,7 @@ impl Cluster {
         Ok(found["kubeletconfig"].take())
     }
 
-    fn delete<K>(&self, what: &str, api: &Api<K>, name: &str) -> Result<(), KubeError>
+    pub(crate) fn delete<K>(&self, what: &str, api: &Api<K>, name: &str) -> Result<(), KubeError>
     where
         K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {

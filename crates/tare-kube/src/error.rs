@@ -49,6 +49,10 @@ pub enum KubeError {
          with access to the API"
     )]
     NotANode { known: String },
+    #[error("the cluster has no storage class {name}; its classes are {known}")]
+    NoClass { name: String, known: String },
+    #[error("the claim {claim} has no volume: {why}; {pod}")]
+    Unbound { claim: String, why: String, pod: String },
     #[error("the pod {name} cannot start on node {node}: {why}; {remedy}")]
     Pod { name: String, node: String, why: String, remedy: String },
 }

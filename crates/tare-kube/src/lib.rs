@@ -1,5 +1,5 @@
-//! The client of the Kubernetes API: what Tare needs of nodes, namespaces, pods and services. No
-//! other crate knows the API.
+//! The client of the Kubernetes API: what Tare needs of nodes, namespaces, pods, services
+//! and claims. No other crate knows the API.
 //!
 //! Method: `kube` finds the user's access as kubectl does (`KUBECONFIG`, `~/.kube/config`, the
 //! account of a pod; `Access`). Every call blocks and has a time limit. A wait asks again in short
@@ -12,18 +12,22 @@
 
 mod access;
 mod account;
+mod claim;
 mod cluster;
 mod error;
 mod node;
+mod node_daemon;
 mod node_pod;
 mod nodes;
 mod pod;
 mod service;
 
 pub use access::Access;
+pub use claim::{NewClaim, Volume};
 pub use cluster::Cluster;
 pub use error::KubeError;
 pub use node::Node;
+pub use node_daemon::TuningDaemon;
 pub use node_pod::{NodePod, NodeProcess, Streams};
-pub use pod::{Cpus, Filter, NewPod, PodMount, PodSource, RunningPod};
+pub use pod::{Cpus, NewPod, PodMount, PodSource, Profile, RunningPod, Sidecar};
 pub use service::{NewService, ServiceAddress};

@@ -35,7 +35,7 @@ const DIRECTORIES: [&str; 3] = ["/usr", "/lib", "/lib64"];
 
 /// Prints the process whose namespaces are those of the node: the kubelet's, by the names that
 /// distributions give it, else the first.
-const FIND: &str = "for p in /proc/[0-9]*; do \
+pub(crate) const FIND: &str = "for p in /proc/[0-9]*; do \
     { read -r name < \"$p/comm\"; } 2>/dev/null || continue; \
     case $name in kubelet|kubelite|k3s|k3s-server|rke2|k0s) echo \"${p#/proc/}\"; exit;; esac; \
     done; echo 1";
@@ -89,17 +89,20 @@ impl NodeProcess {
     }
 }
 
+/// Returns the volumes of the node's own directories and their mounts.
+pub(crate) fn directories(architecture: &str) -> (Vec<Value>, Vec<Value>) {
+    let has = |directory: &&str| *directory != "/lib64" || architecture == "amd64";
+    let both = DIRECTORIES.into_iter().filter(has).map(|path| {
+        let name = path.trim_start_matches('/');
+        let volume = json!({ "name": name, "hostPath": { "path": path, "type": "Directory" } });
+        (volume, json!({ "name": name, "mountPath": path, "readOnly": true }))
+    });
+    both.unzip()
+}
+
 /// Returns the pod as it is written in a manifest. Without a node's image, the name of that.
 pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
-    let has = |directory: &&str| *directory != "/lib64" || node.architecture == "amd64";
-    let directories = DIRECTORIES.into_iter().filter(has);
-    let (volumes, mounts): (Vec<Value>, Vec<Value>) = directories
-        .map(|path| {
-            let name = path.trim_start_matches('/');
-            let volume = json!({ "name": name, "hostPath": { "path": path, "type": "Directory" } });
-            (volume, json!({ "name": name, "mountPath": path, "readOnly": true }))
-        })
-        .unzip();
+    let (volumes, mounts) = directories(&node.architecture);
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node.name] });
     json!({
         "apiVersion": "v1",

@@ -1,5 +1,7 @@
 //! Ways to the nodes of a cluster: pods through which programs run on them.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::access::Access;
@@ -46,7 +48,7 @@ impl Cluster {
         }
         self.create_namespace(namespace, run)?;
         let manifest = node_pod::manifest(namespace, run, &node);
-        self.start_pod(namespace, node_pod::NAME, &node.name, manifest)?;
+        self.start_pod(namespace, node_pod::NAME, &node.name, manifest, Duration::ZERO)?;
         NodePod::open(access.clone(), namespace)
     }
 

@@ -1,5 +1,7 @@
 //! A pod of one container: the request, and what the API says about the running one.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 
@@ -10,6 +12,9 @@ pub(crate) const POD_LABEL: &str = "tare.pod";
 
 /// The name of the pod's container.
 pub(crate) const CONTAINER: &str = "system";
+
+/// The name of the second container of a pod.
+const SIDECAR: &str = "sidecar";
 
 /// A pod to create.
 #[derive(Clone, Debug)]
@@ -36,22 +41,46 @@ pub struct NewPod<'a> {
     pub without_capabilities: bool,
     /// Whether it has a user namespace of its own (`hostUsers: false`, Kubernetes 1.33 by default).
     pub user_namespace: bool,
-    pub filter: Filter<'a>,
+    pub seccomp: Profile<'a>,
+    /// The AppArmor profile; `None` leaves the field out (Kubernetes has it since 1.30).
+    pub apparmor: Option<Profile<'a>>,
     pub cpus: Cpus,
     /// The limit of memory in bytes, which is also the request.
     pub memory_bytes: Option<u64>,
     pub mounts: Vec<PodMount>,
+    pub sidecar: Option<Sidecar>,
+    /// How long the scheduler may find no volume for a claim among the mounts.
+    pub volume_limit: Duration,
 }
 
-/// The seccomp filter of a pod.
+/// A second container of a pod, of the same image and without requests or limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sidecar {
+    /// The program and its arguments; empty is the image's own, which does nothing.
+    pub command: Vec<String>,
+    pub mounts: Vec<PodMount>,
+}
+
+/// The seccomp filter or the AppArmor profile of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filter<'a> {
+pub enum Profile<'a> {
     /// None (`Unconfined`).
     None,
     /// The container runtime's own (`RuntimeDefault`).
     Default,
-    /// A file below the kubelet's folder of profiles (`Localhost`).
-    File(&'a str),
+    /// One of the node (`Localhost`): of seccomp a file below the kubelet's folder of profiles, of
+    /// AppArmor the name of a profile in the kernel.
+    OfNode(&'a str),
+}
+
+impl Profile<'_> {
+    fn manifest(self) -> Value {
+        match self {
+            Self::None => json!({ "type": "Unconfined" }),
+            Self::Default => json!({ "type": "RuntimeDefault" }),
+            Self::OfNode(name) => json!({ "type": "Localhost", "localhostProfile": name }),
+        }
+    }
 }
 
 /// The CPU time of a pod.
@@ -88,6 +117,8 @@ pub enum PodSource {
         /// In memory, of at most this many bytes; otherwise on the node's disk.
         memory_bytes: Option<u64>,
     },
+    /// A directory of the volume of a claim, which the kubelet makes.
+    Claim { name: String, directory: String },
 }
 
 /// A running pod.
@@ -96,6 +127,8 @@ pub struct RunningPod {
     pub uid: String,
     /// The container's id, without the name of the runtime.
     pub container: String,
+    /// The id of its second container, if it has one.
+    pub sidecar: Option<String>,
     pub address: String,
     /// `Guaranteed`, `Burstable` or `BestEffort`.
     pub qos_class: String,
@@ -107,7 +140,7 @@ pub struct RunningPod {
 impl NewPod<'_> {
     /// Returns the pod as it is written in a manifest.
     pub fn manifest(&self) -> Value {
-        let (volumes, mounts) = self.volumes();
+        let (mut volumes, mounts) = volumes_of("v", &self.mounts);
         let amounts = |cpus: Option<u64>| {
             let mut all = serde_json::Map::new();
             cpus.map(|milli| all.insert("cpu".into(), json!(format!("{milli}m"))));
@@ -125,11 +158,6 @@ impl NewPod<'_> {
             .iter()
             .map(|(name, value)| json!({ "name": name, "value": value }))
             .collect();
-        let profile = match self.filter {
-            Filter::None => json!({ "type": "Unconfined" }),
-            Filter::Default => json!({ "type": "RuntimeDefault" }),
-            Filter::File(path) => json!({ "type": "Localhost", "localhostProfile": path }),
-        };
         let field = json!({ "key": "metadata.name", "operator": "In", "values": [self.node] });
         let mut pod = json!({
             "apiVersion": "v1",
@@ -151,7 +179,7 @@ impl NewPod<'_> {
                     "nodeSelectorTerms": [{ "matchFields": [field] }],
                 }}},
                 "tolerations": [{ "operator": "Exists" }],
-                "securityContext": { "seccompProfile": profile },
+                "securityContext": { "seccompProfile": self.seccomp.manifest() },
                 "containers": [{
                     "name": CONTAINER,
                     "image": self.image,
@@ -162,11 +190,32 @@ impl NewPod<'_> {
                     "securityContext": { "readOnlyRootFilesystem": true, "runAsUser": 0 },
                     "volumeMounts": mounts,
                 }],
-                "volumes": volumes,
+                "volumes": volumes.clone(),
             },
         });
         if let Some(class) = self.runtime_class {
             pod["spec"]["runtimeClassName"] = json!(class);
+        }
+        if let Some(profile) = self.apparmor {
+            pod["spec"]["securityContext"]["appArmorProfile"] = profile.manifest();
+        }
+        if let Some(sidecar) = &self.sidecar {
+            let (more, mounts) = volumes_of("s", &sidecar.mounts);
+            volumes.extend(more);
+            pod["spec"]["volumes"] = json!(volumes);
+            let mut container = json!({
+                "name": SIDECAR,
+                "image": self.image,
+                "imagePullPolicy": "Never",
+                "securityContext": { "readOnlyRootFilesystem": true, "runAsUser": 0 },
+                "volumeMounts": mounts,
+            });
+            if !sidecar.command.is_empty() {
+                container["command"] = json!(sidecar.command);
+            }
+            if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
+                containers.push(container);
+            }
         }
         let container = &mut pod["spec"]["containers"][0];
         if let Some(port) = self.host_port {
@@ -184,29 +233,43 @@ impl NewPod<'_> {
         pod
     }
 
-    fn volumes(&self) -> (Vec<Value>, Vec<Value>) {
-        let numbered = self.mounts.iter().enumerate();
-        let both = numbered.map(|(number, mount)| {
-            let name = format!("v{number}");
-            let volume = match &mount.source {
-                PodSource::HostFile(path) => {
-                    json!({ "name": name, "hostPath": { "path": path, "type": "File" } })
-                }
-                PodSource::HostDirectory(path) => {
-                    json!({ "name": name, "hostPath": { "path": path, "type": "Directory" } })
-                }
-                PodSource::Empty { memory_bytes: Some(bytes) } => {
-                    let empty = json!({ "medium": "Memory", "sizeLimit": bytes.to_string() });
-                    json!({ "name": name, "emptyDir": empty })
-                }
-                PodSource::Empty { memory_bytes: None } => json!({ "name": name, "emptyDir": {} }),
-            };
-            let mounted =
-                json!({ "name": name, "mountPath": mount.path, "readOnly": mount.read_only });
-            (volume, mounted)
-        });
-        both.unzip()
+    /// Returns the claim among the mounts.
+    pub(crate) fn claim(&self) -> Option<&str> {
+        self.mounts.iter().find_map(|mount| match &mount.source {
+            PodSource::Claim { name, .. } => Some(name.as_str()),
+            _ => None,
+        })
     }
+}
+
+/// Returns the volumes of mounts, with names that begin with a letter, and the mounts.
+fn volumes_of(letter: &str, mounts: &[PodMount]) -> (Vec<Value>, Vec<Value>) {
+    let both = mounts.iter().enumerate().map(|(number, mount)| {
+        let name = format!("{letter}{number}");
+        let volume = match &mount.source {
+            PodSource::HostFile(path) => {
+                json!({ "name": name, "hostPath": { "path": path, "type": "File" } })
+            }
+            PodSource::HostDirectory(path) => {
+                json!({ "name": name, "hostPath": { "path": path, "type": "Directory" } })
+            }
+            PodSource::Empty { memory_bytes: Some(bytes) } => {
+                let empty = json!({ "medium": "Memory", "sizeLimit": bytes.to_string() });
+                json!({ "name": name, "emptyDir": empty })
+            }
+            PodSource::Empty { memory_bytes: None } => json!({ "name": name, "emptyDir": {} }),
+            PodSource::Claim { name: claim, .. } => {
+                json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } })
+            }
+        };
+        let mut mounted =
+            json!({ "name": name, "mountPath": mount.path, "readOnly": mount.read_only });
+        if let PodSource::Claim { directory, .. } = &mount.source {
+            mounted["subPath"] = json!(directory);
+        }
+        (volume, mounted)
+    });
+    both.unzip()
 }
 
 /// What the API says about a pod that was created.
@@ -214,6 +277,8 @@ impl NewPod<'_> {
 pub(crate) enum Progress {
     Running(RunningPod),
     Waiting,
+    /// The scheduler finds no volume for it. One may be made, or be seen a moment later.
+    NoVolume(KubeError),
 }
 
 /// Returns how far a pod is.
@@ -227,8 +292,10 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
         let (name, node, remedy) = (name.clone(), node.to_string(), remedy.to_string());
         Err(KubeError::Pod { name, node, why: one_line(&why), remedy })
     };
-    let container = status.container_statuses.iter().flatten().find(|one| one.name == CONTAINER);
-    if let Some((reason, message)) = container.and_then(refused) {
+    let of =
+        |wanted: &str| status.container_statuses.iter().flatten().find(|one| one.name == wanted);
+    let (container, sidecar) = (of(CONTAINER), of(SIDECAR));
+    if let Some((reason, message)) = [container, sidecar].into_iter().flatten().find_map(refused) {
         let remedy = match reason.as_str() {
             "ErrImageNeverPull" | "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => {
                 "Tare pulls nothing; load the image on the node"
@@ -237,38 +304,58 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
         };
         return fail(format!("{reason}: {message}"), remedy);
     }
+    let ended =
+        |one: Option<&ContainerStatus>| Some(one?.state.as_ref()?.terminated.as_ref()?.exit_code);
+    for (what, one) in [("process", container), ("sidecar", sidecar)] {
+        if let Some(code) = ended(one) {
+            return fail(format!("its {what} ended with exit code {code}"), "see its log");
+        }
+    }
+    let less = "free what it needs on the node, or ask for less";
     let phase = status.phase.as_deref().unwrap_or_default();
     if matches!(phase, "Failed" | "Succeeded") {
         let reason = status.reason.clone().unwrap_or_else(|| phase.to_string());
-        let mut why = format!("{reason} {}", status.message.clone().unwrap_or_default());
-        let state = container.and_then(|one| one.state.as_ref()?.terminated.as_ref());
-        if let Some(ended) = state {
-            why = format!("its process ended with exit code {}", ended.exit_code);
-        }
-        let remedy = "free what it needs on the node, or ask for less";
-        return fail(why, if state.is_some() { "see its log" } else { remedy });
+        return fail(format!("{reason} {}", status.message.clone().unwrap_or_default()), less);
     }
     let unscheduled = status.conditions.iter().flatten().find(|condition| {
         condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
     });
     if let Some(condition) = unscheduled {
         let why = condition.message.clone().unwrap_or_default();
-        return fail(why, "free what it needs on the node, or ask for less");
+        // The words of the scheduler's plug-in (`volumebinding` in pkg/scheduler of Kubernetes).
+        let of_volume = ["persistentvolume", "persistent volume"];
+        let no_volume = of_volume.iter().any(|words| why.to_lowercase().contains(words));
+        return match fail(why, less) {
+            Err(error) if no_volume => Ok(Progress::NoVolume(error)),
+            failed => failed,
+        };
     }
-    let running =
-        container.filter(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()));
-    let (Some(container), Some(address)) = (running, status.pod_ip) else {
+    let runs =
+        |one: &&ContainerStatus| one.state.as_ref().is_some_and(|state| state.running.is_some());
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let has_sidecar = containers.into_iter().any(|one| one.name == SIDECAR);
+    let (running, sidecar) = (container.filter(runs), sidecar.filter(runs));
+    let (Some(container), Some(address)) = (running, status.pod_ip.clone()) else {
         return Ok(Progress::Waiting);
     };
-    let id = container.container_id.clone().unwrap_or_default();
+    if has_sidecar && sidecar.is_none() {
+        return Ok(Progress::Waiting);
+    }
     Ok(Progress::Running(RunningPod {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
-        container: id.rsplit('/').next().unwrap_or_default().to_string(),
+        container: id_of(container),
+        sidecar: sidecar.map(id_of),
         address,
-        qos_class: status.qos_class.unwrap_or_default(),
+        qos_class: status.qos_class.clone().unwrap_or_default(),
         restarts: container.restart_count,
         runtime_class: pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()),
     }))
+}
+
+/// Returns the id of a container without the name of the runtime.
+fn id_of(container: &ContainerStatus) -> String {
+    let id = container.container_id.as_deref().unwrap_or_default();
+    id.rsplit('/').next().unwrap_or_default().to_string()
 }
 
 /// Returns why the kubelet does not start a container, if it is not on its way.
@@ -297,7 +384,8 @@ mod tests {
             host_port: Some(9042),
             without_capabilities: true,
             user_namespace: true,
-            filter: Filter::File("tare-ab12-e1/profile.json"),
+            seccomp: Profile::OfNode("tare-ab12-e1/profile.json"),
+            apparmor: Some(Profile::OfNode("tare-ab12-e1")),
             cpus,
             memory_bytes: Some(1 << 20),
             mounts: vec![PodMount {
@@ -305,6 +393,8 @@ mod tests {
                 source: PodSource::Empty { memory_bytes: Some(1 << 20) },
                 read_only: false,
             }],
+            sidecar: Some(Sidecar { command: Vec::new(), mounts: Vec::new() }),
+            volume_limit: Duration::ZERO,
         }
     }
 
@@ -341,6 +431,12 @@ mod tests {
             let again = serde_json::to_value(&pod).unwrap();
             assert_eq!(again["spec"]["affinity"], manifest["spec"]["affinity"]);
             assert_eq!(again["spec"]["hostUsers"], json!(false));
+            let profile = &again["spec"]["securityContext"]["appArmorProfile"];
+            assert_eq!(
+                *profile,
+                json!({ "type": "Localhost", "localhostProfile": "tare-ab12-e1" })
+            );
+            assert_eq!(again["spec"]["containers"][1]["name"], "sidecar");
             let again = &again["spec"]["containers"][0];
             assert_eq!(again["ports"][0]["hostPort"], json!(9042));
             assert_eq!(again["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
@@ -368,12 +464,15 @@ mod tests {
         };
         let full = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                             "message": "0/1 nodes are available: 1 Insufficient cpu." }]);
+        let no_volume = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                            "message": "pod has unbound immediate PersistentVolumeClaims." }]);
         let ended = container(json!({ "terminated": { "exitCode": 3 } }));
         for (status, expect) in [
             (waiting("ErrImageNeverPull"), "load the image on the node"),
             (waiting("CreateContainerError"), "CreateContainerError: as said"),
             (waiting("ContainerCreating"), "Waiting"),
             (json!({ "phase": "Pending", "conditions": full }), "Insufficient cpu"),
+            (json!({ "phase": "Pending", "conditions": no_volume }), "NoVolume"),
             (
                 json!({ "phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no CPUs" }),
                 "no CPUs",

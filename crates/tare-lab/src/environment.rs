@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::PartError;
 use crate::layer::{
     Cgroup, Confinement, Cpu, Host, Inject, Layer, Neighbour, Network, Rootfs, Runtime, Security,
-    neighbours_text,
+    Sidecar, neighbours_text,
 };
 
 use crate::own_accounts::{BusyTime, OwnCounts};
@@ -64,6 +64,9 @@ pub struct EnvironmentSpec {
     /// Other programs that run while the environment runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Neighbour>,
+    /// The second container in the pod of the system.
+    #[serde(default, skip_serializing_if = "Sidecar::is_none")]
+    pub sidecar: Sidecar,
     /// Whether a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
@@ -105,6 +108,7 @@ impl Layer {
             limits,
             instances,
             neighbours,
+            sidecar,
             optional: _,
         } = spec;
         match self {
@@ -128,6 +132,7 @@ impl Layer {
             Self::Limits => limits.to_string(),
             Self::Instances => instances.map_or("as the system".into(), |count| count.to_string()),
             Self::Neighbours => neighbours_text(neighbours),
+            Self::Sidecar => sidecar.to_string(),
         }
     }
 
@@ -154,6 +159,7 @@ impl Layer {
             Self::Limits => to.limits = from.limits,
             Self::Instances => to.instances = from.instances,
             Self::Neighbours => to.neighbours.clone_from(&from.neighbours),
+            Self::Sidecar => to.sidecar = from.sidecar,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Environment specs for tests. Every layer has a default, and a test sets those that matter to it.
 
 use tare_lab::environment::{EnvironmentSpec, Limits, StorageSpec};
-use tare_lab::layer::{Cgroup, Confinement, Cpu, Host, Inject, Network, Rootfs, Security};
+use tare_lab::layer::{Cgroup, Confinement, Cpu, Host, Inject, Network, Rootfs, Security, Sidecar};
 
 /// Builds an [`EnvironmentSpec`]. The default is the host's network, shared CPUs, no system call
 /// filter, its own cgroup, and data in Tare's directory.
@@ -29,6 +29,7 @@ impl EnvironmentBuilder {
             limits: Limits::default(),
             instances: None,
             neighbours: Vec::new(),
+            sidecar: Sidecar::None,
             optional: false,
         })
     }

@@ -33,3 +33,36 @@ pub fn alone_on_node(test: &str) -> Option<MutexGuard<'static, ()>> {
     assert!(there.status().unwrap().success(), "{test} on the node");
     None
 }
+
+/// Sends a request with a body of JSON to the API server, as the user of KUBECONFIG in the form
+/// that `scripts/kubernetes` writes. Returns the answer, which must not be an error.
+pub fn request(method: &str, path: &str, body: &str) -> String {
+    let (code, answer) = answer(method, path, body);
+    assert!(code < 300, "{method} {path}: {code} {answer}");
+    answer
+}
+
+/// Sends a request as `request` does, and returns the code of the answer too.
+pub fn answer(method: &str, path: &str, body: &str) -> (u16, String) {
+    let access = std::fs::read_to_string(std::env::var_os("KUBECONFIG").unwrap()).unwrap();
+    let quoted = |key: &str| {
+        let (_, rest) = access.split_once(&format!("{key}: \"")).unwrap();
+        rest.split('"').next().unwrap().to_string()
+    };
+    let kind = match method {
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--write-out", "\n%{http_code}"])
+        .args(["--cacert", &quoted("certificate-authority"), "--request", method])
+        .args(["--header", &format!("Authorization: Bearer {}", quoted("token"))])
+        .args(["--header", &format!("Content-Type: {kind}"), "--data-binary", body])
+        .arg(format!("https://{}:6443{path}", quoted("tls-server-name")))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (answer, code) = text.rsplit_once('\n').unwrap_or_else(|| panic!("{said}"));
+    (code.parse().unwrap(), answer.to_string())
+}

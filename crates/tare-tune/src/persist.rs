@@ -112,6 +112,17 @@ fn quoted(path: &Path) -> String {
     format!("\"{escaped}\"")
 }
 
+/// Returns the current plan for these options as the content of `STATE/tune/plan.json`.
+///
+/// # Errors
+/// When no plan can be made.
+pub fn stored_plan(store: &dyn SettingStore, options: &Options) -> Result<String, PersistError> {
+    let snapshot = store.snapshot();
+    let plan = plan(&snapshot, options)?;
+    let hardware = Hardware::read(&snapshot, options)?;
+    Ok(Stored::new(options, plan, hardware).to_json())
+}
+
 /// Stores the current plan for these options and installs the unit. Returns the unit's text. A
 /// second call replaces the stored plan.
 ///
@@ -125,9 +136,7 @@ pub fn persist(
     tare: &Path,
     units: &Units,
 ) -> Result<String, PersistError> {
-    let snapshot = store.snapshot();
-    let plan = plan(&snapshot, options)?;
-    let hardware = Hardware::read(&snapshot, options)?;
+    let stored = stored_plan(store, options)?;
     let folder = folder(state);
     let _lock = Lock::take(&folder)?;
     let path = units.folder.join(UNIT);
@@ -137,7 +146,7 @@ pub fn persist(
     }
     let text = unit(tare, state);
     let install = || -> Result<(), PersistError> {
-        write_whole(&stored_path(state), &Stored::new(options, plan, hardware).to_json())?;
+        write_whole(&stored_path(state), &stored)?;
         let wants = units.folder.join("multi-user.target.wants");
         let link = wants.join(UNIT);
         note(&folder, &[Installed::File(path.clone()), Installed::Link(link.clone())])?;

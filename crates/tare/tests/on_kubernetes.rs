@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use common::{stderr, stdout, tare};
 use serde_json::Value;
 use tare_kube::{Access, Cluster, Streams};
-use tare_testkit::kubernetes::alone_on_node;
+use tare_testkit::kubernetes::{alone_on_node, answer, request};
 use tare_testkit::{Need, skipped};
 use tempfile::TempDir;
 
@@ -192,6 +192,56 @@ fn pods_are_weighed_on_the_node() {
     case.run(&["clean", "--programs"]);
 }
 
+/// A proxy is in the path of the client, whatever leads to the pod, and has an account of its own.
+#[test]
+fn sidecars_are_weighed() {
+    let Some(case) = Case::start("sidecars_are_weighed") else { return };
+    let pods = [
+        ("bridge", "idle"),
+        ("bridge", "proxy"),
+        ("host", "proxy"),
+        ("service", "proxy"),
+        ("node-port", "proxy"),
+        ("host-port", "proxy"),
+    ];
+    let mut text = STUDY.replace("ROUNDS", "1");
+    for (network, sidecar) in pods {
+        let environment = format!(
+            "[[environment]]\nname = \"{network} {sidecar}\"\nruntime = \"kubernetes\"\n\
+             network = \"{network}\"\nsidecar = \"{sidecar}\"\n[[workload]]"
+        );
+        text = text.replace("[[workload]]", &environment);
+    }
+    fs::write(case.here.path().join("small.toml"), text).unwrap();
+    let mut command = tare();
+    command.arg("--state").arg(case.here.path().join("state"));
+    command.args(["weigh", "small.toml", "--json"]).current_dir(case.here.path());
+    let weighed = command.stdin(Stdio::null()).output().unwrap();
+    assert!(weighed.status.success(), "{}", stderr(&weighed));
+    let record: Value = serde_json::from_str(&stdout(&weighed)).unwrap();
+    for (network, sidecar) in pods {
+        let name = format!("{network} {sidecar}");
+        let of = |list: &str, key: &str| -> Vec<Value> {
+            let all = record[list].as_array().unwrap().iter();
+            all.filter(|one| one[key] == name.as_str()).cloned().collect()
+        };
+        let slices = of("slices", "environment");
+        let good: Vec<&Value> = slices.iter().filter(|slice| slice["void"].is_null()).collect();
+        assert!(!good.is_empty(), "{name}: {slices:?} {}", stderr(&weighed));
+        let part = &good[0]["layer_cpu_ns"][0];
+        assert_eq!(part["part"], "sidecar", "{name}: {:?}", good[0]);
+        let is_used = part["cpu_ns"].as_u64().unwrap() > 0;
+        assert!(sidecar == "idle" || is_used, "{name}: {part}");
+        let layers = of("environments", "name")[0]["layers"].clone();
+        let states = layers.as_array().unwrap().clone();
+        let state = states.iter().find(|state| state["layer"] == "sidecar").unwrap();
+        assert_eq!(state["in_force"], true, "{state}");
+        let ends = state["found"].as_str().unwrap().contains("ends at its socket");
+        assert_eq!(ends, sidecar == "proxy", "{state}");
+    }
+    case.assert_clean();
+}
+
 #[test]
 fn loader_runs_on_a_node() {
     let Some(case) = Case::start("loader_runs_on_a_node") else { return };
@@ -247,5 +297,68 @@ fn what_would_be_created_is_printed() {
     assert!(text.contains("it has no context other, but "), "{text}");
     let text = said(&["doctor", "--on", "db1", "--print-manifests"]);
     assert!(text.contains("ssh:db1 is no node of a cluster"), "{text}");
+    case.assert_clean();
+}
+
+/// Waits until a setting of the node, whose network namespace this is, has a value.
+fn wait_for(setting: &str, expect: &dyn Fn(&str) -> bool) {
+    let began = Instant::now();
+    loop {
+        let value = fs::read_to_string(setting).unwrap();
+        if expect(value.trim()) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{setting} is {value}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The settings are those of the node's network namespace.
+#[test]
+fn daemon_applies_the_plan_and_reverts_it() {
+    const SETTING: &str = "/proc/sys/net/core/somaxconn";
+    let Some(case) = Case::start("daemon_applies_the_plan_and_reverts_it") else { return };
+    if skipped("daemon_applies_the_plan_and_reverts_it", &[Need::Program("curl")]) {
+        return;
+    }
+    let old = fs::read_to_string(SETTING).unwrap();
+    fs::write(SETTING, "128").unwrap();
+    let namespace = format!("tare-test-tune-{}", std::process::id());
+    let state = case.here.path().join("node");
+    let mut command = tare();
+    command.args(["tune", "manifest", "--only", "sysctls", "--image", "tare.test/pause:1"]);
+    command.args(["--namespace", &namespace, "--program", env!("CARGO_BIN_EXE_tare")]);
+    command.arg("--node-state").arg(&state);
+    let printed = command.output().unwrap();
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    let paths = [
+        "/api/v1/namespaces".to_string(),
+        format!("/api/v1/namespaces/{namespace}/configmaps"),
+        format!("/apis/apps/v1/namespaces/{namespace}/daemonsets"),
+    ];
+    let text = stdout(&printed);
+    let manifests: Vec<&str> = text.split("---\n").filter(|one| !one.is_empty()).collect();
+    assert_eq!(manifests.len(), paths.len(), "{text}");
+    for (path, manifest) in paths.iter().zip(&manifests) {
+        request("POST", path, manifest);
+    }
+    wait_for(SETTING, &|value| value != "128");
+    let planned = fs::read_to_string(SETTING).unwrap();
+    assert!(planned.trim().parse::<u32>().unwrap() > 128, "{planned}");
+    assert!(state.join("tune/plan.json").exists());
+    let daemon = format!("{}/tare-tune", paths[2]);
+    request("DELETE", &daemon, r#"{"propagationPolicy":"Foreground"}"#);
+    wait_for(SETTING, &|value| value == "128");
+    let began = Instant::now();
+    while state.join("tune/plan.json").exists() || answer("GET", &daemon, "").0 != 404 {
+        assert!(began.elapsed() < PATIENCE, "the DaemonSet ends");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    request("DELETE", &format!("{}/{namespace}", paths[0]), "");
+    while answer("GET", &format!("{}/{namespace}", paths[0]), "").0 != 404 {
+        assert!(began.elapsed() < PATIENCE, "the namespace ends");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    fs::write(SETTING, old).unwrap();
     case.assert_clean();
 }

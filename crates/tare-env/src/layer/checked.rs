@@ -137,15 +137,21 @@ impl Layers {
 
 /// Checks that what only a pod has is asked of a pod.
 fn check_of_pods(spec: &EnvironmentSpec) -> Result<(), LayerError> {
-    let is_request = matches!(spec.cpu, Cpu::Request(_));
-    let (layer, value) = match (spec.network.is_of_pods(), is_request) {
-        _ if spec.runtime.kind() == "kubernetes" => return Ok(()),
-        (false, false) => return Ok(()),
-        (true, _) => (Layer::Network, spec.network.to_string()),
-        (false, true) => (Layer::Cpu, spec.cpu.to_string()),
-    };
-    let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());
-    Err(LayerError::OnlyPods { environment, runtime, layer, value })
+    let apparmor = spec.confinement.apparmor;
+    let of_pods = [
+        (Layer::Network, spec.network.to_string(), spec.network.is_of_pods()),
+        (Layer::Cpu, spec.cpu.to_string(), matches!(spec.cpu, Cpu::Request(_))),
+        (Layer::Apparmor, apparmor.to_string(), apparmor == Apparmor::Runtime),
+        (Layer::Sidecar, spec.sidecar.to_string(), !spec.sidecar.is_none()),
+    ];
+    let is_pod = spec.runtime.kind() == "kubernetes";
+    match of_pods.into_iter().find(|(.., is_of_pods)| *is_of_pods && !is_pod) {
+        Some((layer, value, _)) => {
+            let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());
+            Err(LayerError::OnlyPods { environment, runtime, layer, value })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks that the runtime can have the network: engines make their own, and guests have a tap
@@ -224,9 +230,6 @@ fn check_confinement(spec: &EnvironmentSpec) -> Result<(), LayerError> {
                 "Podman's API takes no map of users, only ranges of /etc/subuid; use oci:runc, oci:crun or \
                  containerd",
             ),
-            "kubernetes" if layer == Layer::Apparmor => Some(
-                "a profile of one's own has to be installed on the node; use oci:runc, oci:crun or containerd",
-            ),
             _ => None,
         };
         if let Some(why) = why {
@@ -262,7 +265,7 @@ fn check_inject(spec: &EnvironmentSpec) -> Result<(), LayerError> {
 mod tests {
     use super::*;
     use tare_lab::environment::StorageSpec;
-    use tare_lab::layer::{Quota, Rootfs};
+    use tare_lab::layer::{Quota, Rootfs, Sidecar};
 
     fn spec(cpu: &str, cgroup: &str, memory_bytes: Option<u64>) -> EnvironmentSpec {
         EnvironmentSpec {
@@ -283,6 +286,7 @@ mod tests {
             limits: Limits { memory_bytes, ..Limits::default() },
             instances: None,
             neighbours: Vec::new(),
+            sidecar: Sidecar::None,
             optional: false,
         }
     }
@@ -298,7 +302,12 @@ mod tests {
 
     #[test]
     fn only_pods_have_what_a_cluster_gives() {
-        let refused: [(Change, &str); 4] = [
+        let refused: [(Change, &str); 6] = [
+            (|spec| spec.sidecar = Sidecar::Idle, "sidecar = \"idle\" is for pods only"),
+            (
+                |spec| spec.confinement.apparmor = Apparmor::Runtime,
+                "apparmor = \"runtime\" is for pods only",
+            ),
             (|spec| spec.network = Network::Service, "network = \"service\" is for pods only"),
             (
                 |spec| spec.cpu = "request=1".parse().unwrap(),

@@ -125,6 +125,12 @@ impl LayerInfo {
                 "its processes in their cgroup, Cpus_allowed_list of every thread, and its CPU time in each slice \
                  (neighbour_cpu_ns), which is never 0",
             ),
+            Layer::Sidecar => (
+                "runtime = \"kubernetes\"",
+                "ends with the pod",
+                "the process of the second container, found by its cgroup, in the pod's network namespace; of a proxy a new \
+                 connection, which ends at a socket of it",
+            ),
         };
         Self { layer, needs, cleanup, read_back }
     }
@@ -146,7 +152,7 @@ impl LayerInfo {
             Layer::Apparmor => (
                 "AppArmor in the kernel, switched on; apparmor_parser, for a process aa-exec too",
                 "the profile is unloaded",
-                "/proc/PID/attr/apparmor/current: Tare's profile, enforced",
+                "/proc/PID/attr/apparmor/current: Tare's profile, or for runtime another one, enforced",
             ),
             Layer::Pages => (
                 "CONFIG_TRANSPARENT_HUGEPAGE; Tare's program as the first one of the system",

@@ -27,6 +27,7 @@ use crate::run_context::RunContext;
 use crate::unavailable::Unavailable;
 
 mod backing;
+mod class;
 mod directory;
 mod filesystem;
 pub mod guest;
@@ -40,6 +41,7 @@ mod thin;
 mod tmpfs;
 mod volume;
 
+pub(crate) use class::Claim;
 pub(crate) use initial_data::InitialData;
 pub(crate) use mount_view::MountView;
 use options::Options;
@@ -84,6 +86,7 @@ pub const ALL: &[Kind] = &[
     nvme_of::KIND,
     rootfs::KIND,
     volume::KIND,
+    class::KIND,
     guest::VIRTIO_BLK,
     guest::VIRTIO_SCSI,
     guest::NVME,
@@ -209,6 +212,11 @@ pub(crate) trait Storage: Debug {
         None
     }
 
+    /// Returns what is claimed of a cluster, which then makes the storage.
+    fn claim(&self) -> Option<&Claim> {
+        None
+    }
+
     /// Returns the NQN of the user's target that it overwrites, if it uses one.
     fn remote(&self) -> Option<&str> {
         None
@@ -271,6 +279,9 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
         why,
     };
     match (storage.location(), family(spec)) {
+        (_, runtime) if storage.claim().is_some() && runtime != "kubernetes" => {
+            Err(refuse("a claim is of a cluster's storage; use kubernetes"))
+        }
         (DataLocation::Root, "process") => {
             Err(refuse("a process of the host uses the host's root file system; use a container"))
         }
@@ -323,9 +334,10 @@ pub fn image_bytes(spec: &EnvironmentSpec) -> Option<u64> {
     let in_memory = kind.name == tmpfs::KIND.name;
     // These have an image only for a file system of their own.
     let of_their_own = [rootfs::KIND.name, volume::KIND.name].contains(&kind.name);
+    let of_cluster = kind.name == class::KIND.name;
     let has_size = has_size && (!of_their_own || option(filesystem::FILESYSTEM).is_some());
     let size = option("size").and_then(|(_, value)| parse_bytes(value).ok());
-    (has_size && !on_device && !in_memory).then(|| size.unwrap_or(DEFAULT_BYTES))
+    (has_size && !on_device && !in_memory && !of_cluster).then(|| size.unwrap_or(DEFAULT_BYTES))
 }
 
 /// Checks that the user allowed the environment to overwrite its device or target.

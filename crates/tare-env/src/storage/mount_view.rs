@@ -67,7 +67,7 @@ impl MountView {
     }
 
     /// Returns what the host has mounted at a directory that the system does not see itself.
-    pub(super) fn of_host(path: &Path) -> Self {
+    pub(crate) fn of_host(path: &Path) -> Self {
         Self::of(std::process::id(), path, path)
     }
 
@@ -110,7 +110,7 @@ impl MountView {
     }
 
     /// Returns whether both are mounts of one file system.
-    pub(super) fn is_mount_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_mount_of(&self, other: &Self) -> bool {
         !self.number.is_empty() && self.number == other.number
     }
 

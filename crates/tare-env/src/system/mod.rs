@@ -47,8 +47,8 @@ pub(crate) struct System {
     /// The process of the userland proxy, of pasta or of the injected delay's relay, if there is
     /// one.
     pub(crate) proxy: Option<u32>,
-    /// Processes that serve its data, by name. Their CPU time counts for the layer, even if they
-    /// are among the processes of the system.
+    /// Processes that serve its data, and the sidecar of a pod, by name. Their CPU time counts for
+    /// the layer, even if they are among the processes of the system.
     servers: Vec<(&'static str, u32, Account)>,
     account: Account,
     proxy_account: Account,
@@ -87,7 +87,7 @@ impl System {
         }
     }
 
-    /// Adds a process that serves its data. Its CPU time counts for the layer.
+    /// Adds a process that serves its data or is its sidecar. Its CPU time counts for the layer.
     pub(crate) fn add_server(&mut self, server: Option<(&'static str, u32)>) {
         self.servers.extend(server.map(|(name, pid)| (name, pid, Account::new())));
     }

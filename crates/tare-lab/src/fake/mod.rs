@@ -28,7 +28,7 @@ use crate::campaign::Clock;
 use crate::environment::{Environment, EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
     Apparmor, Capabilities, Cgroup, Confinement, Cpu, Host, Inject, Layer, Neighbour,
-    NeighbourKind, Network, Pages, Placement, Quota, Rootfs, Security, User,
+    NeighbourKind, Network, Pages, Placement, Quota, Rootfs, Security, Sidecar, User,
 };
 use crate::stacks::StackKind;
 
@@ -284,6 +284,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         limits: Limits::default(),
         instances: None,
         neighbours: Vec::new(),
+        sidecar: Sidecar::None,
         optional: false,
     }
 }
@@ -314,6 +315,7 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
         Layer::Inject => spec.inject.busy = Some(Duration::from_micros(2)),
         Layer::Limits => spec.limits.memory_bytes = Some(1 << 30),
         Layer::Instances => spec.instances = Some(4),
+        Layer::Sidecar => spec.sidecar = Sidecar::Proxy,
         Layer::Neighbours => {
             spec.neighbours = vec![Neighbour {
                 name: "burner".into(),

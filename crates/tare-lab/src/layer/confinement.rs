@@ -84,6 +84,8 @@ macro_rules! words {
     };
 }
 
+pub(super) use words;
+
 words!(
     Capabilities,
     /// A value of the layer `security.capabilities`.
@@ -108,6 +110,7 @@ words!(
     Apparmor {
         None "none" "no AppArmor profile, not even an engine's own",
         Default "default" "a profile with the rules of Docker's docker-default, which Tare loads and unloads",
+        Runtime "runtime" "pods only: the profile of the container runtime itself (RuntimeDefault)",
     }
 );
 

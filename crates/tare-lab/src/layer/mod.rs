@@ -15,6 +15,7 @@ mod network;
 mod rootfs;
 mod runtime;
 mod security;
+mod sidecar;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -37,6 +38,7 @@ pub use network::Network;
 pub use rootfs::Rootfs;
 pub use runtime::Runtime;
 pub use security::Security;
+pub use sidecar::Sidecar;
 pub use text::BadLayerValue;
 
 /// A layer: a part of the stack between the system and the bare host that a study can change
@@ -67,11 +69,12 @@ pub enum Layer {
     Limits,
     Instances,
     Neighbours,
+    Sidecar,
 }
 
 impl Layer {
     /// Every layer, in the order of lists and reports.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Runtime,
         Self::Network,
         Self::Cpu,
@@ -92,6 +95,7 @@ impl Layer {
         Self::Limits,
         Self::Instances,
         Self::Neighbours,
+        Self::Sidecar,
     ];
 
     /// Returns the name, which is also the key in a study.
@@ -117,6 +121,7 @@ impl Layer {
             Self::Limits => "limits",
             Self::Instances => "instances",
             Self::Neighbours => "neighbours",
+            Self::Sidecar => "sidecar",
         }
     }
 
@@ -175,6 +180,7 @@ impl Layer {
             Self::Neighbours => {
                 "other programs that run while the environment runs: names of [[neighbour]]; [] is none"
             }
+            Self::Sidecar => "a second container in the pod of the system",
         }
     }
 
@@ -200,6 +206,7 @@ impl Layer {
             }
             Self::Inject => Inject::VALUES,
             Self::Limits => Limits::VALUES,
+            Self::Sidecar => Sidecar::VALUES,
             Self::Neighbours => &[("[NAME, ...]", "the [[neighbour]] tables of these names")],
             Self::Instances => {
                 &[("*", "a number, from 1; without it as many as [system] instances says")]

@@ -59,7 +59,12 @@ fn words_round_trip() {
     refused::<Capabilities>(Layer::Capabilities, &["", "all"]);
     round_trip(&[("host", User::Host), ("namespace", User::Namespace)]);
     refused::<User>(Layer::User, &["", "rootless"]);
-    round_trip(&[("none", Apparmor::None), ("default", Apparmor::Default)]);
+    round_trip(&[
+        ("none", Apparmor::None),
+        ("default", Apparmor::Default),
+        ("runtime", Apparmor::Runtime),
+    ]);
+    round_trip(&[("none", Sidecar::None), ("idle", Sidecar::Idle), ("proxy", Sidecar::Proxy)]);
     refused::<Apparmor>(Layer::Apparmor, &["", "docker-default"]);
     round_trip(&[
         ("host", Pages::Host),
@@ -206,7 +211,8 @@ fn runtimes_have_a_kind_and_an_argument() {
 #[test]
 fn accepts_every_listed_value() {
     type Takes = fn(&str) -> bool;
-    let takes: [(Layer, Takes); 10] = [
+    let takes: [(Layer, Takes); 11] = [
+        (Layer::Sidecar, |text| text.parse::<Sidecar>().is_ok()),
         (Layer::Capabilities, |text| text.parse::<Capabilities>().is_ok()),
         (Layer::User, |text| text.parse::<User>().is_ok()),
         (Layer::Apparmor, |text| text.parse::<Apparmor>().is_ok()),

@@ -16,7 +16,7 @@ use super::{
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use super::{paths, response_times};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
-use crate::layer::{BadLayerValue, Confinement, Inject};
+use crate::layer::{BadLayerValue, Confinement, Inject, Sidecar};
 use crate::loader::{Loader, LoaderSlice};
 use crate::probe::Counter;
 use crate::response_time::ResponseTime;
@@ -202,7 +202,8 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
 }
 
 /// Copies the options of the system, the number of its instances, the limits other than memory,
-/// the confinement and the neighbours from the environments of the study, which alone holds them.
+/// the confinement, the neighbours and the sidecar from the environments of the study, which alone
+/// holds them.
 fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
     for one in environments {
         let name = if one.control { &study.baseline } else { &one.spec.name };
@@ -212,6 +213,7 @@ fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
             one.spec.instances = spec.instances;
             one.spec.limits = Limits { memory_bytes: one.spec.limits.memory_bytes, ..spec.limits };
             one.spec.neighbours.clone_from(&spec.neighbours);
+            one.spec.sidecar = spec.sidecar;
         }
     }
 }
@@ -266,6 +268,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 // `copy_from_study` reads the others from the study.
                 limits: Limits { memory_bytes: optional(row, 7)?, ..Limits::default() },
                 neighbours: Vec::new(),
+                sidecar: Sidecar::None,
                 optional: row.get(8)?,
             },
             control: row.get(9)?,

@@ -619,6 +619,7 @@ fn layers_round_trip() {
         Layer::Apparmor,
         Layer::Pages,
         Layer::Node,
+        Layer::Sidecar,
     ];
     for layer in Layer::ALL.into_iter().filter(|layer| !elsewhere.contains(layer)) {
         let mut spec = crate::fake::changed(layer, &plain.spec);

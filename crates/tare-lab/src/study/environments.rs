@@ -9,7 +9,7 @@ use super::{Problem, StudyError, SystemSpec, neighbours};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
     Apparmor, BadLayerValue, Capabilities, Cgroup, Confinement, Cpu, Host, Inject, Layer, Limit,
-    Neighbour, Network, Pages, Rootfs, Runtime, Security, User,
+    Neighbour, Network, Pages, Rootfs, Runtime, Security, Sidecar, User,
 };
 use tare_toml::{Item, Source, Table};
 
@@ -35,6 +35,7 @@ pub(super) const KEYS: &[&str] = &[
     "limits",
     "instances",
     "neighbours",
+    "sidecar",
 ];
 
 /// The highest number of a NUMA node that a kernel can have (CONFIG_NODES_SHIFT).
@@ -69,6 +70,7 @@ struct EnvironmentTable {
     limits: Vec<(Limit, Option<u64>)>,
     instances: Option<u32>,
     neighbours: Option<Vec<Neighbour>>,
+    sidecar: Option<Sidecar>,
 }
 
 /// Reads all environments. A layer that an environment does not set comes from the environment that
@@ -159,6 +161,7 @@ fn one(
         limits: limits(table)?,
         instances: instances(table)?,
         neighbours: neighbours::named(table, known_neighbours)?,
+        sidecar: word(table, Layer::Sidecar)?,
     })
 }
 
@@ -336,6 +339,7 @@ fn resolve(
         limits: inherited_limits(written, &chain),
         instances: inherited(written, &chain, |one| one.instances),
         neighbours: inherited(written, &chain, |one| one.neighbours.clone()).unwrap_or_default(),
+        sidecar: inherited(written, &chain, |one| one.sidecar).unwrap_or_default(),
         optional: written[index].optional,
         runtime,
     })

@@ -712,6 +712,7 @@ fn reads_storage_vm_and_inject_layers() {
         ("security = { seccomp = \"of\" }", "default"),
         ("user = \"rootless\"", "namespace"),
         ("apparmor = \"docker\"", "default"),
+        ("sidecar = \"istio\"", "idle"),
         ("memory = { pages = \"allways\" }", "always"),
         ("memory = { node = \"x\" }", "a whole number"),
         ("memory = \"always\"", "a table"),
@@ -749,6 +750,7 @@ fn study_has_key_for_every_layer() {
             Layer::System => "{ overprovisioned = \"yes\" }",
             Layer::Limits => "{ memory = \"1G\" }",
             Layer::Instances => "3",
+            Layer::Sidecar => "\"proxy\"",
             Layer::Neighbours => "[\"burner\"]\n[[neighbour]]\nname = \"burner\"\nkind = \"cpu\"",
         };
         let line = format!("extends = \"native\"\n{} = {value}\n", layer.name());

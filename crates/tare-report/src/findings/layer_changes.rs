@@ -186,6 +186,14 @@ pub(crate) const LAYERS: &[LayerChange] = &[
         counters: &["disk_flushes", "disk_writes", "disk_written_bytes"],
     },
     LayerChange {
+        rule: "sidecar",
+        layer: Layer::Sidecar,
+        name: "sidecar",
+        matches: |ends| ends.from == "none",
+        subsystems: &["userland proxy", "network stack", "scheduler"],
+        counters: &["system_run_queue_wait_ns"],
+    },
+    LayerChange {
         rule: "injected",
         layer: Layer::Inject,
         name: "injected cost",

@@ -32,6 +32,7 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
             ("cgroup", spec.cgroup.to_string()),
             ("host", spec.host.to_string()),
             ("inject", spec.inject.to_string()),
+            ("sidecar", spec.sidecar.to_string()),
         ] {
             line(key, &value);
         }

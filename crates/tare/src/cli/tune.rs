@@ -33,6 +33,8 @@ pub enum TuneCommand {
     Prove(TuneProve),
     /// Apply the plan at every boot (a systemd unit)
     Persist(TunePersist),
+    /// Print a DaemonSet that applies the plan on nodes of a cluster and reverts it at its end
+    Manifest(TuneManifest),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -198,6 +200,36 @@ pub struct TunePersist {
     /// Remove the unit and the stored plan
     #[arg(long, conflicts_with = "print")]
     pub remove: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TuneManifest {
+    #[command(flatten)]
+    pub plan: PlanOptions,
+    #[command(flatten)]
+    pub on: RunOn,
+    /// Path of Tare's program on the nodes
+    #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/tare")]
+    pub program: String,
+    /// Tare's state directory on the nodes
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/tare")]
+    pub node_state: String,
+    /// Image of the pause program, the only one of the pods
+    #[arg(long, value_name = "NAME", default_value = "registry.k8s.io/pause:3.10")]
+    pub image: String,
+    /// Namespace to create
+    #[arg(long, value_name = "NAME", default_value = "tare-tune")]
+    pub namespace: String,
+    /// Only nodes with this label (may be repeated) [default: all of this architecture]
+    #[arg(long = "node-label", value_name = "NAME=VALUE", value_parser = label)]
+    pub node_labels: Vec<(String, String)>,
+}
+
+/// Parses a label of a node.
+fn label(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = parts.ok_or("write NAME=VALUE, such as disk=nvme")?;
+    Ok((name.into(), value.into()))
 }
 
 #[derive(Debug, Args)]

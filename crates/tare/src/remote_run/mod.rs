@@ -53,6 +53,7 @@ pub(crate) fn asked(command: &Command) -> Option<&RunOn> {
             TuneCommand::Revert(options) => &options.on,
             TuneCommand::Status(options) => &options.on,
             TuneCommand::Prove(options) => &options.on,
+            TuneCommand::Manifest(options) => &options.on,
             TuneCommand::Flags(_) | TuneCommand::Persist(_) => return None,
         },
         _ => return None,

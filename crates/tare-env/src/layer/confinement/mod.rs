@@ -35,11 +35,11 @@ const MAPPED: &str = "mapped";
 #[derive(Debug, thiserror::Error)]
 pub enum ConfinementError {
     #[error(
-        "environment {environment:?}: apparmor = \"default\" needs AppArmor, which this kernel does not have \
+        "environment {environment:?}: apparmor = \"{value}\" needs AppArmor, which this kernel does not have \
          or has switched off (no Y in {}); boot a kernel with it, or set apparmor = \"none\"",
         apparmor::ENABLED
     )]
-    NoApparmor { environment: String },
+    NoApparmor { environment: String, value: Apparmor },
     #[error(
         "environment {environment:?}: {layer} needs the program {program}; apt-get install {package}"
     )]
@@ -76,10 +76,11 @@ pub enum ConfinementError {
 pub fn check_host(spec: &EnvironmentSpec) -> Result<(), ConfinementError> {
     let (confinement, environment) = (spec.confinement, || spec.name.clone());
     let is_process = spec.runtime.is_process();
-    let has_profile = confinement.apparmor == Apparmor::Default;
-    if has_profile && !apparmor::is_there() {
-        return Err(ConfinementError::NoApparmor { environment: environment() });
+    let value = confinement.apparmor;
+    if value != Apparmor::None && !apparmor::is_there() {
+        return Err(ConfinementError::NoApparmor { environment: environment(), value });
     }
+    let has_profile = value == Apparmor::Default;
     let programs = [
         (has_profile, Layer::Apparmor, apparmor::PARSER, "apparmor"),
         (has_profile && is_process, Layer::Apparmor, "aa-exec", "apparmor"),
@@ -228,8 +229,11 @@ pub(crate) fn read(confinement: Confinement, pids: &[u32]) -> Vec<LayerState> {
     if confinement.user == User::Namespace {
         add(Layer::User, confinement.user.to_string(), read_user(first));
     }
-    if confinement.apparmor == Apparmor::Default {
-        add(Layer::Apparmor, confinement.apparmor.to_string(), read_profile(first));
+    if confinement.apparmor != Apparmor::None {
+        let wanted = confinement.apparmor;
+        let found = profile_of(first);
+        let in_force = is_profile(wanted, &found);
+        add(Layer::Apparmor, wanted.to_string(), (found, in_force));
     }
     if confinement.pages != Pages::Host {
         let wanted = confinement.pages.to_string();
@@ -272,13 +276,22 @@ fn read_user(pid: u32) -> (String, bool) {
     (format!("uid_map: {}; user {uid} of the host", words.join(" ")), in_force)
 }
 
-/// Returns the AppArmor profile of a process, and whether it is Tare's and enforced.
-fn read_profile(pid: u32) -> (String, bool) {
+/// Returns the AppArmor profile of a process with its mode, such as `tare-ab12-e0 (enforce)`.
+fn profile_of(pid: u32) -> String {
     let read = |path: &str| fs::read_to_string(format!("/proc/{pid}/attr/{path}"));
     let found = read("apparmor/current").or_else(|_| read("current")).unwrap_or_default();
-    let found = found.trim().trim_end_matches('\0').to_string();
-    let in_force = found.starts_with("tare-") && found.ends_with("(enforce)");
-    (if found.is_empty() { "unreadable".into() } else { found }, in_force)
+    let found = found.trim().trim_end_matches('\0');
+    (if found.is_empty() { "unreadable" } else { found }).to_string()
+}
+
+/// Returns whether a profile is the wanted one and enforced. `unconfined` has no mode.
+fn is_profile(wanted: Apparmor, found: &str) -> bool {
+    let is_ours = found.starts_with("tare-");
+    match wanted {
+        Apparmor::None => found == "unconfined",
+        Apparmor::Default => is_ours && found.ends_with(" (enforce)"),
+        Apparmor::Runtime => !is_ours && found.ends_with(" (enforce)"),
+    }
 }
 
 /// Returns what the processes show of their huge pages, and whether it is what was wanted.
@@ -354,6 +367,20 @@ mod tests {
         let smaps = "a\nTHPeligible:    1\nVmFlags: rd wr hg \nb\nTHPeligible:  1\nVmFlags: rd wr\n\
                      c\nTHPeligible:  0\nVmFlags: rd\n";
         assert_eq!(unasked(smaps), 1);
+    }
+
+    #[test]
+    fn profiles_are_told_by_name_and_mode() {
+        for (found, in_force) in [
+            ("unconfined", [true, false, false]),
+            ("tare-ab12-e0 (enforce)", [false, true, false]),
+            ("tare-ab12-e0 (complain)", [false, false, false]),
+            ("cri-containerd.apparmor.d (enforce)", [false, false, true]),
+            ("unreadable", [false, false, false]),
+        ] {
+            let all = [Apparmor::None, Apparmor::Default, Apparmor::Runtime];
+            assert_eq!(all.map(|wanted| is_profile(wanted, found)), in_force, "{found}");
+        }
     }
 
     #[test]

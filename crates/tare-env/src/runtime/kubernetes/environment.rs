@@ -52,11 +52,11 @@ impl Environment for Pod {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        Ok(process::stop(&self.running()?.system.pids(), STOP_LIMIT)?)
+        Ok(process::stop(&Self::pids(self.running()?), STOP_LIMIT)?)
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        Ok(process::resume(&self.running()?.system.pids())?)
+        Ok(process::resume(&Self::pids(self.running()?))?)
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {
@@ -82,7 +82,7 @@ impl Environment for Pod {
         }
         if let Some(running) = self.running.take() {
             // Faster than the kubelet, which sends SIGTERM first.
-            let _ = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
+            let _ = process::kill(&Self::pids(&running), contract::KILL_LIMIT)?;
         }
         Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
     }

@@ -16,9 +16,12 @@
 //!   of CPUs for a kubelet with static CPU manager (Guaranteed, so a memory limit is needed).
 //! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`, `default+io_uring` is
 //!   `Localhost`: a file below the kubelet's folder of profiles, for the time of the run.
-//!   `security.capabilities` drops all; `user` is `hostUsers: false`.
-//! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, all others are made on
-//!   the node and mounted (hostPath).
+//!   `security.capabilities` drops all; `user` is `hostUsers: false`; `apparmor` is
+//!   `appArmorProfile`: `Unconfined`, `Localhost` with a profile that Tare loads, `RuntimeDefault`.
+//! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, `class` a volume of a
+//!   storage class, by a claim; all others are made on the node and mounted (hostPath).
+//!
+//! - `sidecar` is a second container: the pause program, or Tare's proxy before the system.
 //!
 //! Freezing is by signal, because a kubelet cannot end a frozen container.
 //!
@@ -33,7 +36,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tare_host::journal::EntryId;
-use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod};
+use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod, Volume};
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 use tare_lab::layer::{Cpu, Limit, Network, Quota, Security, User};
@@ -50,7 +53,9 @@ mod environment;
 mod port;
 mod profile;
 mod read_back;
+mod sidecar;
 mod start;
+mod volume;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "kubernetes",
@@ -73,8 +78,17 @@ pub const RUNTIME: Runtime = Runtime {
             "default is RuntimeDefault, none is Unconfined, default+io_uring is Localhost: Moby's profile with \
              io_uring, written below the kubelet's folder",
         ),
-        ("storage", "volume is an emptyDir, tmpfs one in memory, others are mounted (hostPath)"),
+        (
+            "storage",
+            "volume is an emptyDir, tmpfs one in memory, class a volume of a storage class, others are mounted \
+             (hostPath)",
+        ),
         ("limits", "memory alone, which is also the request"),
+        (
+            "sidecar",
+            "a second container without requests and limits, so not in a Guaranteed pod; a proxy listens at a port of \
+             its own, to which service, node-port and host-port lead",
+        ),
         ("cgroup", "only own: the kubelet puts every pod into a cgroup"),
     ],
     needs: |_| find().map(drop),
@@ -270,6 +284,12 @@ fn check(
         let value = format!("{} = {value}", limit.name());
         return refuse("limits", value, "a manifest has a limit of memory alone");
     }
+    let is_limited = !matches!(layers.cpu, Cpu::Shared | Cpu::Request(_));
+    if !spec.sidecar.is_none() && is_limited && layers.limits.memory_bytes.is_some() {
+        let why = "the pod is Guaranteed, so it would need limits too, and be held to them; write cpu = \"shared\" or \
+                   \"request=N..M\"";
+        return refuse("sidecar", spec.sidecar.to_string(), why);
+    }
     if spec.storage.kind == "volume" && !spec.storage.options.is_empty() {
         let why = "the kubelet makes an emptyDir on its own file system";
         return refuse("storage", spec.storage.to_string(), why);
@@ -334,6 +354,12 @@ struct Running {
     address: Ipv4Addr,
     /// The address that clients dial.
     dialled: SocketAddrV4,
+    /// The port of the pod that clients reach: the system's, or that of the proxy before it.
+    front: u16,
+    /// The first process of the second container, if it has one.
+    sidecar: Option<u32>,
+    /// The volume of its claim, if it has one.
+    volume: Option<Volume>,
 }
 
 impl Pod {
@@ -346,9 +372,15 @@ impl Pod {
         self.running.as_mut().ok_or(KubernetesError::NotStarted { environment })
     }
 
+    /// Returns every process of the pod.
+    fn pids(running: &Running) -> Vec<u32> {
+        running.system.pids().into_iter().chain(running.sidecar).collect()
+    }
+
     /// Returns whether the kubelet makes the data's directory.
-    fn is_empty_dir(&self) -> bool {
-        matches!(self.spec.storage.kind.as_str(), "volume" | "tmpfs")
+    fn is_of_kubelet(&self) -> bool {
+        let is_empty_dir = matches!(self.spec.storage.kind.as_str(), "volume" | "tmpfs");
+        is_empty_dir || self.storage.claim().is_some()
     }
 }
 

@@ -18,16 +18,18 @@ use crate::kubernetes::KubernetesEntry;
 use crate::layer::network::{self, PORT};
 
 /// How long the pod may take to accept a connection.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The state of an open connection in /proc/PID/net/tcp (`TCP_ESTABLISHED`).
 const ESTABLISHED: &str = "01";
 
 /// A connection in the pod's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Connection {
-    local: SocketAddrV4,
-    remote: SocketAddrV4,
+pub(super) struct Connection {
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: SocketAddrV4,
+    /// Of the socket.
+    pub(super) inode: u64,
 }
 
 impl Pod {
@@ -70,7 +72,7 @@ impl Pod {
     }
 
     /// Returns the node's address in the cluster.
-    fn node_address(&self) -> Result<Ipv4Addr, KubernetesError> {
+    pub(super) fn node_address(&self) -> Result<Ipv4Addr, KubernetesError> {
         self.ipv4(self.node.address.as_deref().unwrap_or("(none)"))
     }
 
@@ -94,8 +96,10 @@ impl Pod {
         let connect = || TcpStream::connect_timeout(&dialled.into(), ANSWER_LIMIT);
         let (text, in_force) = match netns::within(client, connect) {
             Ok(Ok(_open)) => {
-                let new = connections(pid).into_iter().find(|one| !before.contains(one));
-                match new.filter(|new| *new.local.ip() == running.address) {
+                // A proxy in the pod has a connection of its own too, within the pod.
+                let is_new =
+                    |one: &Connection| !before.contains(one) && *one.local.ip() == running.address;
+                match connections(pid).into_iter().find(is_new) {
                     Some(new) => {
                         let (to, from) = (new.local, new.remote.ip());
                         (format!("leads to {to}, where it comes from {from}"), dialled != to)
@@ -137,7 +141,7 @@ fn dataplane(network: Network) -> String {
 
 /// Returns the open connections of a process's network namespace, those of IPv6 sockets that carry
 /// IPv4 included.
-fn connections(pid: u32) -> Vec<Connection> {
+pub(super) fn connections(pid: u32) -> Vec<Connection> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/net/{file}"));
     let texts = ["tcp", "tcp6"].map(|file| read(file).unwrap_or_default());
     texts.iter().flat_map(|text| text.lines().filter_map(connection)).collect()
@@ -150,7 +154,9 @@ fn connection(line: &str) -> Option<Connection> {
     if words.next()? != ESTABLISHED {
         return None;
     }
-    Some(Connection { local: address(local)?, remote: address(remote)? })
+    // Queues, timers, user and the rest of them come between (proc_net_tcp.rst).
+    let inode = words.nth(5)?.parse().ok()?;
+    Some(Connection { local: address(local)?, remote: address(remote)?, inode })
 }
 
 /// Parses `0100007F:1F90`: words of 32 bits in the order of this host's memory. The last word of an
@@ -174,11 +180,15 @@ mod tests {
         let expect = Connection {
             local: "10.244.0.5:9042".parse().unwrap(),
             remote: "198.18.0.1:40000".parse().unwrap(),
+            inode: 4711,
         };
         for (prefix, state, open) in
             [("", "01", true), (&*mapped, "01", true), ("", "0A", false), ("", "08", false)]
         {
-            let line = format!("   0: {prefix}{pod}:2352 {prefix}{client}:9C40 {state} 00000000:0");
+            let line = format!(
+                "   0: {prefix}{pod}:2352 {prefix}{client}:9C40 {state} \
+                 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 20"
+            );
             let expect = open.then(|| expect.clone());
             assert_eq!(connection(&line), expect, "{line}");
         }

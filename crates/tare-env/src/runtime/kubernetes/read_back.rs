@@ -42,6 +42,7 @@ impl Pod {
         network.found += &format!("; the pod's address is {}", running.address);
         let network = self.read_port(network);
         states.push(network);
+        states.extend(self.read_sidecar()?);
         let running = self.running()?;
         let (system, pod) = (&running.system, &running.pod);
         states.push(read_cpu(system, &layers, &plan));
@@ -86,7 +87,10 @@ impl Pod {
                 let found = format!("emptyDir: {}", seen.text());
                 system::state("storage", &self.spec.storage, found, in_force)
             }
-            _ => storage::state(&self.spec, self.storage.read_back(&at, &seen)),
+            _ => match self.running.as_ref().and_then(|running| running.volume.as_ref()) {
+                Some(volume) => self.volume_state(volume, &seen),
+                None => storage::state(&self.spec, self.storage.read_back(&at, &seen)),
+            },
         }
     }
 }

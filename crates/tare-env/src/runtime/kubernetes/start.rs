@@ -4,21 +4,22 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tare_host::RUN_VARIABLE;
 use tare_host::journal::Entry;
 use tare_host::memory_policy::PAGES_VARIABLE;
 use tare_host::process;
 use tare_host::program::Program;
-use tare_kube::{Filter, NewPod, PodMount, PodSource};
+use tare_kube::{NewPod, PodMount, PodSource, Profile};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
-use tare_lab::layer::{Capabilities, Network, Security, User};
+use tare_lab::layer::{Apparmor, Capabilities, Confinement, Network, Security, Sidecar, User};
 use tare_std::units::parse_bytes;
 
 use super::{KubernetesError, Pod, Running};
-use crate::kubernetes::KubernetesEntry;
-use crate::layer::confinement::huge_pages;
+use crate::kubernetes::{KubernetesEntry, data_directory};
+use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
 use crate::layer::network::{self, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::storage::At;
@@ -38,7 +39,7 @@ impl Pod {
         self.write_journal(&at)?;
         fs::create_dir_all(&folder)
             .map_err(|source| KubernetesError::File { path: folder.clone(), source })?;
-        if !self.is_empty_dir() {
+        if !self.is_of_kubelet() {
             self.storage.make(&at)?;
             self.initial_data.put(&at.data())?;
         }
@@ -48,18 +49,25 @@ impl Pod {
             profile.provide(journal)?;
         }
         let host = self.layers.network == Network::Host;
-        let listen = if host {
+        let reached = if host {
             let address = client.link(journal, context.slot().number(), None)?;
-            let port = match launch.port {
-                Some(port) => network::must_be_free(port)?,
-                None => network::free_port(address)?,
+            let port = match (launch.port, self.spec.sidecar) {
+                (Some(port), _) => network::must_be_free(port)?,
+                (None, Sidecar::Proxy) => network::free_port(Ipv4Addr::LOCALHOST)?,
+                (None, _) => network::free_port(address)?,
             };
             SocketAddrV4::new(address, port)
         } else {
             SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.inner_port(launch.port)?)
         };
-        let published = self.publish(listen.port())?;
-        let new = self.new_pod(launch, &program, listen, &at)?;
+        let (listen, front) = self.ends(reached)?;
+        let published = self.publish(front.port())?;
+        let confined = Confined::make(&context, self.number, self.own_confinement())?;
+        let volume_limit = self.claim_volume()?;
+        let new = NewPod {
+            volume_limit,
+            ..self.new_pod(launch, &program, (listen, front), &at, &confined)?
+        };
         let manifest = serde_json::to_string_pretty(&new.manifest());
         // A manifest is always JSON.
         let config = manifest.unwrap_or_default();
@@ -69,23 +77,28 @@ impl Pod {
         let pod = pod?;
 
         let inside = self.ipv4(&pod.address)?;
-        let address = if host { *listen.ip() } else { inside };
-        let dialled = published.unwrap_or(SocketAddrV4::new(address, listen.port()));
+        let address = if host { *front.ip() } else { inside };
+        let dialled = published.unwrap_or(SocketAddrV4::new(address, front.port()));
         if !host {
             client.route_to(journal, *dialled.ip(), None)?;
         }
-        let pid = first_process(&pod.container);
-        let pid = pid.ok_or_else(|| KubernetesError::NoProcess {
-            environment: self.spec.name.clone(),
-            pod: self.name.clone(),
-        })?;
-        let system = self.system(pid, &pod.container)?;
-        let data = match self.is_empty_dir() {
+        let process = |container: &str| {
+            first_process(container).ok_or_else(|| KubernetesError::NoProcess {
+                environment: self.spec.name.clone(),
+                pod: self.name.clone(),
+            })
+        };
+        let pid = process(&pod.container)?;
+        let sidecar = pod.sidecar.as_deref().map(process).transpose()?;
+        let mut system = self.system(pid, &pod.container)?;
+        system.add_server(sidecar.map(|pid| ("sidecar", pid)));
+        let data = match self.is_of_kubelet() {
             true => format!("/proc/{pid}/root{DATA}").into(),
             false => at.data(),
         };
         self.data.clone_from(&data);
-        self.running = Some(Running { system, pod, address, dialled });
+        let (front, volume) = (front.port(), self.bound_volume()?);
+        self.running = Some(Running { system, pod, address, dialled, front, sidecar, volume });
         Ok(Endpoint { address: dialled.into(), data: Some(data) })
     }
 
@@ -110,9 +123,11 @@ impl Pod {
     /// before the files that it has mounted.
     fn write_journal(&mut self, at: &At<'_>) -> Result<(), PartError> {
         let mut entries = vec![Entry::directory(at.folder.to_path_buf())];
-        if !self.is_empty_dir() {
+        if !self.is_of_kubelet() {
             entries.extend(self.storage.entries(at));
         }
+        entries.extend(confinement::entries(&self.context, self.number, self.own_confinement()));
+        entries.extend(self.claim_entry());
         let (access, namespace) = (self.access.clone(), self.context.prefix());
         let name = self.name.clone();
         entries.push(KubernetesEntry::Pod { access, namespace, name }.into());
@@ -125,12 +140,17 @@ impl Pod {
         &'a self,
         launch: &Launch,
         program: &Program,
-        listen: SocketAddrV4,
+        (listen, front): (SocketAddrV4, SocketAddrV4),
         at: &At<'_>,
+        confined: &'a Confined,
     ) -> Result<NewPod<'a>, PartError> {
         let data = match self.spec.storage.kind.as_str() {
             "volume" => PodSource::Empty { memory_bytes: None },
             "tmpfs" => PodSource::Empty { memory_bytes: Some(self.memory_size()) },
+            _ if self.storage.claim().is_some() => PodSource::Claim {
+                name: self.name.clone(),
+                directory: data_directory(&self.namespace, &self.name),
+            },
             _ => PodSource::HostDirectory(at.data().to_string_lossy().into_owned()),
         };
         let shown = |path: &Path, inside: &str| {
@@ -145,6 +165,7 @@ impl Pod {
             shown(self.context.program(), PROGRAM),
             PodMount { path: DATA.into(), source: data, read_only: false },
         ];
+        let sidecar = self.second_container(mounts[0].clone(), front, listen);
         mounts.extend(program.files.iter().map(|file| shown(file, &file.to_string_lossy())));
         let addresses = SystemAddresses::from(listen);
         let arguments = system::arguments(launch, addresses, DATA, program, None);
@@ -164,18 +185,32 @@ impl Pod {
             command: std::iter::once(PROGRAM.to_string()).chain(arguments).collect(),
             variables,
             host_network: self.layers.network == Network::Host,
-            host_port: (self.layers.network == Network::HostPort).then(|| listen.port()),
+            host_port: (self.layers.network == Network::HostPort).then(|| front.port()),
             without_capabilities: confinement.capabilities == Capabilities::None,
             user_namespace: confinement.user == User::Namespace,
-            filter: match (&self.profile, self.layers.security) {
-                (Some(profile), _) => Filter::File(profile.name()),
-                (None, Security::None) => Filter::None,
-                (None, _) => Filter::Default,
+            seccomp: match (&self.profile, self.layers.security) {
+                (Some(profile), _) => Profile::OfNode(profile.name()),
+                (None, Security::None) => Profile::None,
+                (None, _) => Profile::Default,
+            },
+            apparmor: match (confined.profile(), confinement.apparmor) {
+                (Some(name), _) => Some(Profile::OfNode(name)),
+                (None, Apparmor::Runtime) => Some(Profile::Default),
+                // Without the field a kernel with AppArmor has the container runtime's profile.
+                (None, _) => apparmor::is_there().then_some(Profile::None),
             },
             cpus: self.cpus,
             memory_bytes: self.layers.limits.memory_bytes,
             mounts,
+            sidecar,
+            volume_limit: Duration::ZERO,
         })
+    }
+
+    /// Returns what Tare makes on the node for the layers of a pod's rights: the profile. The
+    /// kubelet makes the user namespace.
+    fn own_confinement(&self) -> Confinement {
+        Confinement { user: User::Host, ..self.layers.confinement }
     }
 
     /// Returns the size of an emptyDir in memory, in bytes.

@@ -94,9 +94,18 @@ pub(super) const RULES: &[Rule] = &[
     cost!(
         "apparmor",
         "AppArmor profile",
-        "`apparmor` goes from `none` to `default`, and the cost is a claim",
+        "`apparmor` goes from `none` to a profile, and the cost is a claim",
         "Write a profile for the database.",
         "A profile with few rules matches faster than docker-default: docker run --security-opt apparmor=NAME.",
+    ),
+    cost!(
+        "sidecar",
+        "Sidecar",
+        "`sidecar` goes from `none` to another value, and the cost is a claim",
+        "Keep the proxy out of the database's path.",
+        "Leave the pods of the database out of the mesh, or its port out of the proxy (Istio: \
+         traffic.sidecar.istio.io/excludeInboundPorts; Linkerd: config.linkerd.io/skip-inbound-ports), and let the database \
+         encrypt by itself.",
     ),
     cost!(
         "huge_pages",

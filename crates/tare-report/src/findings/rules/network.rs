@@ -99,6 +99,10 @@ fn advice(part: &str) -> [&'static str; 2] {
             "Connect to the container's or the host's address instead of 127.0.0.1, or set \"userland-proxy\": false in \
              /etc/docker/daemon.json.",
         ],
+        "sidecar" => [
+            "Take the proxy out of the path.",
+            "Leave the pods of the database out of the mesh, or the database's port out of its proxy.",
+        ],
         "sentry" => [
             "Use runc for the database.",
             "Run the database under runc: docker run --runtime runc.",

@@ -2,7 +2,7 @@
 
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::layer::{Apparmor, Capabilities, Cgroup, Layer, Network, Pages, User};
+use tare_lab::layer::{Apparmor, Capabilities, Cgroup, Layer, Network, Pages, Sidecar, User};
 use tare_lab::probe::{Counter, names};
 use tare_lab::record::Phase;
 use tare_std::rng::Rng;
@@ -300,6 +300,11 @@ pub(super) const CASES: &[Case] = &[
         "apparmor",
         || pair(1.0, |spec| spec.confinement.apparmor = Apparmor::Default),
         || pair(0.0, |spec| spec.confinement.apparmor = Apparmor::Default),
+    ),
+    (
+        "sidecar",
+        || pair(1.0, |spec| spec.sidecar = Sidecar::Proxy),
+        || pair(0.0, |spec| spec.sidecar = Sidecar::Proxy),
     ),
     (
         "huge_pages",

@@ -1,6 +1,7 @@
 //! `tare tune`: plans, applies, verifies and reverts host settings. One file per subcommand.
 
 mod apply;
+mod daemon;
 mod flags;
 mod gains;
 mod kubelet;
@@ -33,6 +34,7 @@ pub(crate) fn run(options: &Tune, state: &Path, out: &mut dyn Write) -> anyhow::
         TuneCommand::Status(options) => status::run(options, state, out),
         TuneCommand::Prove(options) => prove::run(options, state, out),
         TuneCommand::Persist(options) => persist::run(options, state, out),
+        TuneCommand::Manifest(options) => daemon::run(options, out),
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn apply_stored(
 }
 
 /// Adds the exit code to an error of persisting.
-fn persist_error(error: PersistError) -> anyhow::Error {
+pub(super) fn persist_error(error: PersistError) -> anyhow::Error {
     let exit = match error {
         PersistError::NoSystemd | PersistError::Write { .. } => Exit::Host,
         PersistError::NotStored { .. } | PersistError::Unusable { .. } => Exit::Input,
