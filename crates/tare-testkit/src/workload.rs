@@ -20,6 +20,7 @@ pub fn workload() -> WorkloadSpec {
         latency_share: 0.0,
         reads_from_disk: None,
         replicas: Replicas::default(),
+        attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
     }

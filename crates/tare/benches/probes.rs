@@ -48,6 +48,7 @@ fn workload() -> WorkloadSpec {
         latency_share: 0.0,
         reads_from_disk: None,
         replicas: tare_lab::study::Replicas::default(),
+        attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
     }

@@ -88,6 +88,7 @@ pub(super) fn record() -> Record {
                 latency_share: 0.5,
                 reads_from_disk: None,
                 replicas: crate::study::Replicas::default(),
+                attached_rows: None,
                 rate_per_s: None,
                 options: Vec::new(),
             }],

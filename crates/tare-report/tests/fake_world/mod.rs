@@ -55,6 +55,7 @@ pub(crate) fn measure(
             latency_share: 0.5,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
+            attached_rows: None,
             rate_per_s: None,
             options: Vec::new(),
         }],

@@ -121,6 +121,7 @@ impl Tool {
             latency_share: 0.0,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
+            attached_rows: None,
             rate_per_s: None,
             options: options.chain([(verb.into(), operation.into())]).collect(),
         };

@@ -112,6 +112,7 @@ pub(crate) fn workload(other: &OtherSystem) -> WorkloadSpec {
         rate_per_s: other.rate_per_s.map(f64::from),
         reads_from_disk: None,
         replicas: Replicas::default(),
+        attached_rows: None,
         options: other.driver_options.clone(),
     }
 }

@@ -47,6 +47,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         latency_share: 0.5,
         reads_from_disk: None,
         replicas: crate::study::Replicas::default(),
+        attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
     };
