@@ -10,6 +10,7 @@ use tare_lab::PartError;
 use tare_lab::driver::Driver;
 use tare_lab::study::{LoadCpus, OptionInfo, Study, WorkloadSpec};
 use tare_lab::system::Instances;
+use tare_load::access::Protocol;
 use tare_std::cpus::CpuSet;
 use tare_std::error_line;
 
@@ -17,6 +18,7 @@ use agent::AgentContext;
 use sharing::Sharing;
 
 mod agent;
+mod attached;
 mod built_in;
 mod cassandra_stress;
 pub mod doctor;
@@ -39,6 +41,7 @@ mod tool;
 mod ycsb;
 
 pub use agent::{AgentError, AgentOptions};
+pub use attached::AttachedError;
 pub use built_in::{DriverError, StudyWorkloadError, TareLoad};
 pub use fio::Fio;
 pub use multi_instance::MultiInstanceError;
@@ -207,6 +210,7 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
         return Err(PairError::Protocol { driver, system, known, speaks, remedy }.into());
     }
     (driver.check)(study, speaks)?;
+    check_attached(driver, study, speaks)?;
     match (study.loaders.is_empty(), driver.sharing) {
         (true, None) => {}
         // The loaders are asked for what they need.
@@ -219,6 +223,23 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
     }
     study.workloads.iter().try_for_each(|workload| check_saturation(driver, workload))?;
     Ok(driver)
+}
+
+/// Refuses a study whose driver writes where the rows of the user are.
+fn check_attached(driver: &DriverInfo, study: &Study, speaks: &str) -> Result<(), PartError> {
+    let Some(first) = study.attached().next() else { return Ok(()) };
+    let protocol = Protocol::find(speaks).filter(|_| driver.name == built_in::INFO.name);
+    let mut workloads = study.workloads.iter();
+    match (protocol, first.read_only) {
+        (Some(Protocol::Memcached), _) => Err(AttachedError::Memcached.into()),
+        (Some(Protocol::Redis), true) => Err(AttachedError::NoKeys.into()),
+        (Some(_), true) => workloads.try_for_each(built_in::check_read_only),
+        (Some(_), false) => Ok(()),
+        (None, read_only) if driver.name == pgbench::INFO.name => {
+            workloads.try_for_each(|workload| pgbench::check_attached(workload, read_only))
+        }
+        (None, _) => Err(AttachedError::NotApart { driver: driver.name }.into()),
+    }
 }
 
 /// Serves the orders of a harness with a driver, until `quit` or the end of `input`.

@@ -208,6 +208,12 @@ pub fn all() -> Vec<u32> {
     folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// Returns the process that started first.
+pub fn oldest(pids: &[u32]) -> Option<u32> {
+    let since = |pid: &u32| started(*pid).and_then(|(ticks, _)| ticks.parse::<u64>().ok());
+    pids.iter().copied().min_by_key(|pid| (since(pid).unwrap_or(u64::MAX), *pid))
+}
+
 /// Lists a process and all its descendants, parents first. Reads `children` of each thread
 /// (CONFIG_PROC_CHILDREN), so it takes some tens of µs per process.
 pub fn tree(pid: u32) -> Vec<u32> {

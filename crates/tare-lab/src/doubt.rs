@@ -77,6 +77,8 @@ pub enum Doubt {
     /// The study has a control of this environment's runtime, which did not run. So nothing shows
     /// what the runtime changes for everything under it.
     NoRuntimeControl { runtime: String, reason: String },
+    /// This many systems were attached, and so not frozen while another one was measured.
+    NotFrozen { systems: u32 },
     /// The window of a loader was away from that of the accounts by this share of it.
     LoaderLate { loader: String, share: f64 },
     /// The clock of a loader may be wrong by this share of the window.
@@ -136,6 +138,7 @@ impl Doubt {
             Self::FewRounds { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
             Self::NoRuntimeControl { .. } => "no_runtime_control",
+            Self::NotFrozen { .. } => "not_frozen",
             Self::LoaderLate { .. } => "loader_late",
             Self::LoaderClock { .. } => "loader_clock",
             Self::LoaderSaturated { .. } => "loader_saturated",
@@ -238,6 +241,10 @@ impl Doubt {
             }
             Self::NoRuntimeControl { runtime, reason } => {
                 format!("no control shows what {runtime} itself changes: {reason}")
+            }
+            Self::NotFrozen { systems } => {
+                let plural = if *systems == 1 { "system" } else { "systems" };
+                format!("{systems} attached {plural} ran on while another one was measured")
             }
         }
     }
@@ -409,13 +416,19 @@ impl Doubt {
             | Self::LoaderLate { .. }
             | Self::LoaderClock { .. }
             | Self::LoaderSaturated { .. } => self.advice_for_hosts(),
-            Self::EmptySlices { .. } | Self::StillWarming { .. } => self.advice_for_time(),
+            Self::EmptySlices { .. } | Self::StillWarming { .. } | Self::NotFrozen { .. } => {
+                self.advice_for_time()
+            }
         }
     }
 
-    /// Returns the advice about the times of slices.
+    /// Returns the advice about slices and what runs between them.
     fn advice_for_time(&self) -> &'static str {
         match self {
+            Self::NotFrozen { .. } => {
+                "what they do meanwhile, for other clients or in the background, is noise of all; \
+                 give each its own CPUs, or measure one alone"
+            }
             Self::EmptySlices { .. } => {
                 "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \
                  disk"

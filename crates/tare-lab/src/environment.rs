@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
+use crate::attach::Attach;
 use crate::layer::{
     Cgroup, Confinement, Cpu, Host, Inject, Layer, Neighbour, Network, Rootfs, Runtime, Security,
     Sidecar, neighbours_text,
@@ -26,6 +27,9 @@ pub struct EnvironmentSpec {
     pub name: String,
     /// `process`, `oci:runc`, `docker`, `docker:runsc`, ...
     pub runtime: Runtime,
+    /// Set if the system runs already. The layers are then read, and have defaults here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attach: Option<Attach>,
     pub network: Network,
     pub cpu: Cpu,
     pub security: Security,
@@ -93,6 +97,7 @@ impl Layer {
         let EnvironmentSpec {
             name: _,
             runtime,
+            attach,
             network,
             cpu,
             security,
@@ -111,6 +116,12 @@ impl Layer {
             sidecar,
             optional: _,
         } = spec;
+        if let Some(attach) = attach {
+            return match self {
+                Self::Runtime => attach.to_string(),
+                _ => AS_FOUND.into(),
+            };
+        }
         match self {
             Self::Runtime => runtime.to_string(),
             Self::Network => network.to_string(),
@@ -139,7 +150,10 @@ impl Layer {
     /// Copies the value of this layer from one environment to another.
     pub fn copy(self, from: &EnvironmentSpec, to: &mut EnvironmentSpec) {
         match self {
-            Self::Runtime => to.runtime.clone_from(&from.runtime),
+            Self::Runtime => {
+                to.runtime.clone_from(&from.runtime);
+                to.attach.clone_from(&from.attach);
+            }
             Self::Network => to.network = from.network,
             Self::Cpu => to.cpu = from.cpu,
             Self::Security => to.security = from.security,
@@ -168,6 +182,9 @@ impl Layer {
         self.text(one) != self.text(other)
     }
 }
+
+/// The wanted value of every layer of an attached system.
+pub const AS_FOUND: &str = "as found";
 
 /// The kind of storage that is a directory in Tare's own work directory.
 pub const DIRECTORY: &str = "directory";
@@ -385,7 +402,13 @@ pub trait Environment {
     /// Reads every layer back while the system runs.
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError>;
 
-    /// Stops all threads of the system until `thaw`, so that it uses no CPU.
+    /// Returns why the system is no longer the one of the start, if an attached one has ended.
+    fn lost(&self) -> Option<String> {
+        None
+    }
+
+    /// Stops all threads of the system until `thaw`, so that it uses no CPU. An attached system
+    /// runs on.
     fn freeze(&mut self) -> Result<(), PartError>;
 
     fn thaw(&mut self) -> Result<(), PartError>;

@@ -1,5 +1,7 @@
 //! Decides when a slice or an environment deserves a doubt. Pure: figures in, doubts out.
 
+use std::net::SocketAddr;
+
 use tare_stats::law;
 use tare_std::cpus::CpuSet;
 
@@ -11,6 +13,7 @@ use crate::own_view;
 use crate::probe::names;
 use crate::record::Slice;
 use crate::saturation::{self, SliceCpus};
+use crate::study::Study;
 
 /// Steal time above this share of the plan's CPUs is a doubt.
 pub const STEAL_SHARE: f64 = law::STEAL_SHARE_MAX;
@@ -30,6 +33,9 @@ pub const NODE_CPU_NS_MIN: f64 = 2e7;
 pub const NODE_LATE_SHARE: f64 = 0.01;
 /// Name of the setting in which a system reports its I/O engine.
 pub const IO_ENGINE: &str = "io_engine";
+
+/// What precedes the list of CPUs in the cpu layer of an attached system as found.
+pub const CPUS_ALLOWED: &str = "Cpus_allowed_list:";
 
 /// The accelerator that runs a guest's instructions on the CPU itself.
 const HARDWARE: &str = "kvm";
@@ -206,7 +212,7 @@ pub fn environment(
     baseline_settings: &[(String, String)],
 ) -> Vec<Doubt> {
     let mut doubts: Vec<Doubt> = not_in_force(layers).collect();
-    let system = spec.cpu.set(plan);
+    let system = found_cpus(spec, layers).unwrap_or_else(|| spec.cpu.set(plan));
     let both = system.intersection(&plan.client);
     if !both.is_empty() {
         doubts.push(Doubt::ClientSharesCpus { cpus: both.to_string() });
@@ -232,6 +238,26 @@ pub fn environment(
         });
     }
     doubts
+}
+
+/// Returns the CPUs on which an attached system may run, from its cpu layer as found.
+pub(crate) fn found_cpus(spec: &EnvironmentSpec, layers: &[LayerState]) -> Option<CpuSet> {
+    spec.attach.as_ref()?;
+    let found = &layers.iter().find(|state| state.layer == Layer::Cpu.name())?.found;
+    let list = found.strip_prefix(CPUS_ALLOWED)?.split(';').next()?;
+    CpuSet::parse_list(list.trim()).ok()
+}
+
+/// Returns the doubt that systems are awake while another one is measured: attached ones cannot be
+/// frozen. The second copy of a baseline is the same system.
+pub(crate) fn all_awake(study: &Study) -> Option<Doubt> {
+    let mut addresses: Vec<SocketAddr> = study.attached().map(|attach| attach.address).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let has_others = study.environments.iter().any(|spec| spec.attach.is_none());
+    let is_alone = addresses.len() == 1 && !has_others;
+    let systems = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    (systems > 0 && !is_alone).then_some(Doubt::NotFrozen { systems })
 }
 
 /// Returns one doubt for each layer that is not in force.

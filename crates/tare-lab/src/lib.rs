@@ -8,6 +8,7 @@
 
 pub mod ablation;
 pub mod analysis;
+pub mod attach;
 pub mod background;
 pub mod campaign;
 pub mod cpus;

@@ -243,6 +243,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::LoaderLate { .. }
         | Doubt::LoaderClock { .. }
         | Doubt::EnvironmentLeftOut { .. }
+        | Doubt::NotFrozen { .. }
         | Doubt::NoRuntimeControl { .. } => 1,
     }
 }
@@ -370,6 +371,7 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::ProbeFailed { .. }
+        | Doubt::NotFrozen { .. }
         | Doubt::EnvironmentLeftOut { .. } => doubt.text(),
     }
 }
@@ -415,6 +417,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::LoaderSaturated { .. } => "Throughput is a lower bound; add a [[loader]].",
         Doubt::EmptySlices { .. } => "Throughput is worse than shown; use a longer window.",
         Doubt::StillWarming { .. } => "Not the cost of a warm system; give the schedule a warm_up.",
+        Doubt::NotFrozen { .. } => "Give each its own CPUs, or measure one alone.",
         Doubt::NoRuntimeControl { .. } => "Small differences may be the runtime's set-up.",
     }
 }
@@ -455,6 +458,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::LoaderSaturated { .. } => "A loader was saturated",
         Doubt::EmptySlices { .. } => "Slices without an operation",
         Doubt::StillWarming { .. } => "Still warming up",
+        Doubt::NotFrozen { .. } => "Attached systems ran on",
         Doubt::NoRuntimeControl { .. } => "No control of the runtime",
     }
 }

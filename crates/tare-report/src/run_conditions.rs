@@ -17,11 +17,10 @@ pub(crate) fn run_line(record: &Record, analysis: &Analysis) -> String {
         |end| span(end.saturating_sub(header.started_unix_ms)),
     );
     format!(
-        "{}{} on CPU {} of {}, {}{}; {}, {length}{}; seed {}; {}; tare {}",
+        "{}{} {}, {}{}; {}, {length}{}; seed {}; {}; tare {}",
         guest(record).map(|guest| format!("Inside a guest ({guest}): ")).unwrap_or_default(),
         record.study.system.name,
-        cpus(&record.cpu_plan.system.to_string()),
-        cpus(&record.cpu_plan.all.to_string()),
+        system_place(record),
         client(record),
         interrupts(&record.cpu_plan),
         rounds(analysis.rounds),
@@ -30,6 +29,15 @@ pub(crate) fn run_line(record: &Record, analysis: &Analysis) -> String {
         utc(header.started_unix_ms),
         header.tare_version,
     )
+}
+
+/// The CPUs of the system. Attached ones have those that their layers show.
+fn system_place(record: &Record) -> String {
+    if record.study.environments.iter().all(|spec| spec.attach.is_some()) {
+        return "as found".into();
+    }
+    let plan = &record.cpu_plan;
+    format!("on CPU {} of {}", cpus(&plan.system.to_string()), cpus(&plan.all.to_string()))
 }
 
 /// Who loads the system, and on which CPUs where it does so on this host.

@@ -342,6 +342,17 @@ fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
+/// Returns the version and the settings that may differ between environments.
+pub(crate) fn settings(session: &mut Session) -> Result<Vec<(String, String)>, ClientRouteError> {
+    let version = session.query("SELECT release_version FROM system.local")?;
+    let version = version.into_iter().flatten().map(|cell| ("release_version".into(), text(&cell)));
+    let settings = session.query("SELECT name, value FROM system_views.settings")?;
+    let pair = |row: &Vec<Vec<u8>>| Some((text(row.first()?), text(row.get(1)?)));
+    let settings = settings.iter().filter_map(pair);
+    let settings = settings.filter(|(name, _)| SETTINGS.contains(&name.as_str()));
+    Ok(version.chain(settings).collect())
+}
+
 impl System for Cassandra {
     fn name(&self) -> &str {
         INFO.name
@@ -410,14 +421,7 @@ impl System for Cassandra {
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         let mut session = Session::open(&self.client_route, at)?;
-        let version = session.query("SELECT release_version FROM system.local")?;
-        let version =
-            version.into_iter().flatten().map(|cell| ("release_version".into(), text(&cell)));
-        let settings = session.query("SELECT name, value FROM system_views.settings")?;
-        let pair = |row: &Vec<Vec<u8>>| Some((text(row.first()?), text(row.get(1)?)));
-        let settings = settings.iter().filter_map(pair);
-        let settings = settings.filter(|(name, _)| SETTINGS.contains(&name.as_str()));
-        Ok(version.chain(settings).collect())
+        Ok(settings(&mut session)?)
     }
 
     fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {

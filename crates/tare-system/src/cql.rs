@@ -60,6 +60,16 @@ impl Session {
         })
     }
 
+    /// Runs a statement that returns no rows.
+    pub(crate) fn change(&mut self, statement: &str) -> Result<(), ClientRouteError> {
+        let mut out = Vec::new();
+        request::encode_query(&mut out, 0, statement, &Settings::DEFAULT, &[]);
+        let is_done = |response: &Response<'_>| {
+            matches!(response, Response::Void | Response::SchemaChange(_))
+        };
+        self.ask(statement, &out, |response| is_done(response).then_some(()))
+    }
+
     fn ask<T>(
         &mut self,
         question: &str,

@@ -6,6 +6,7 @@
 //! whether they are idle.
 #![forbid(unsafe_code)]
 
+mod attached_cql;
 mod cassandra;
 mod client_route;
 mod command;
@@ -20,6 +21,7 @@ mod mariadb;
 mod memcached;
 mod mysql;
 mod options;
+pub mod own_rows;
 mod postgres;
 mod readiness;
 mod redis;
@@ -39,7 +41,7 @@ fn pairs(rows: Vec<Vec<String>>) -> Vec<(String, String)> {
 mod tests;
 
 use tare_lab::PartError;
-use tare_lab::study::{OptionInfo, SystemSpec};
+use tare_lab::study::{OptionInfo, Study, SystemSpec};
 use tare_lab::system::System;
 
 pub use cassandra::{Cassandra, CassandraError};
@@ -88,6 +90,27 @@ impl SystemInfo {
         client_route: &ClientRoute,
     ) -> Result<Box<dyn System>, PartError> {
         (self.make)(spec, client_route)
+    }
+
+    /// Returns the system of a study. One that all environments are attached to is not started, so
+    /// that no installation and no options of it are needed.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub fn make_for(
+        &self,
+        study: &Study,
+        client_route: &ClientRoute,
+    ) -> Result<Box<dyn System>, PartError> {
+        let is_attached = study.environments.iter().all(|spec| spec.attach.is_some());
+        let needs_installation = [cassandra::INFO.name, scylla::INFO.name].contains(&self.name);
+        match is_attached && needs_installation {
+            true => {
+                let client_route = client_route.clone();
+                Ok(Box::new(attached_cql::AttachedCql { name: self.name, client_route }))
+            }
+            false => self.make(&study.system, client_route),
+        }
     }
 
     /// Returns the protocol of the system as a study describes it.

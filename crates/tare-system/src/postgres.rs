@@ -253,6 +253,16 @@ impl System for Postgres {
     }
 }
 
+/// Removes a database with all sessions in it, if it is there.
+pub(crate) fn drop_database(
+    route: &ClientRoute,
+    at: &Endpoint,
+    name: &str,
+) -> Result<(), ClientRouteError> {
+    let mut session = Session::open(route.connect(at.address)?, READY_LIMIT)?;
+    session.query(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).map(drop)
+}
+
 /// Reads the numbers of the first row.
 fn numbers(rows: &[Vec<String>]) -> Vec<u64> {
     rows.iter().take(1).flatten().filter_map(|cell| cell.parse().ok()).collect()

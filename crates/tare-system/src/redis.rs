@@ -5,6 +5,8 @@
 //! unless the study sets `appendonly`, because a snapshot forks the process in the middle of a
 //! slice.
 
+use std::net::SocketAddr;
+
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
@@ -104,9 +106,7 @@ fn make(
 impl Redis {
     /// Reads `INFO` as (name, value).
     fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
-        let mut line = self.client_route.connect(at.address)?;
-        line.send("INFO", b"INFO\r\n")?;
-        Ok(pairs(&bulk(&mut line)?))
+        info(&self.client_route, at.address)
     }
 }
 
@@ -179,6 +179,89 @@ fn background(info: &[(String, String)]) -> Vec<BackgroundWork> {
     let saves = forks.map(|total| BackgroundWork { name: "saves", total, is_running });
     let evicted = value("evicted_keys").map(|total| BackgroundWork::total("evictions", total));
     saves.into_iter().chain(evicted).collect()
+}
+
+/// How many keys a step of [`remove_keys`] looks at.
+const KEYS_OF_STEP: u32 = 500;
+
+/// Reads `INFO` as (name, value).
+fn info(
+    route: &ClientRoute,
+    address: SocketAddr,
+) -> Result<Vec<(String, String)>, ClientRouteError> {
+    let mut line = route.connect(address)?;
+    line.send("INFO", b"INFO\r\n")?;
+    Ok(pairs(&bulk(&mut line)?))
+}
+
+/// What a Redis does with keys, as far as it matters to others in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyPolicy {
+    /// It keeps them.
+    Keeps,
+    /// It may drop keys for new ones, by this policy.
+    Evicts(String),
+    /// It has only some of them, as a node of a Redis Cluster.
+    Clustered,
+}
+
+/// Asks a Redis what it does with keys.
+pub(crate) fn key_policy(
+    route: &ClientRoute,
+    address: SocketAddr,
+) -> Result<KeyPolicy, ClientRouteError> {
+    let info = info(route, address)?;
+    let value = |name: &str| {
+        let found = info.iter().find(|(own, _)| own == name);
+        found.map_or("", |(_, value)| value.as_str())
+    };
+    let policy = value("maxmemory_policy");
+    if value("cluster_enabled") == "1" {
+        return Ok(KeyPolicy::Clustered);
+    }
+    match matches!(value("maxmemory"), "" | "0") || policy == "noeviction" {
+        true => Ok(KeyPolicy::Keeps),
+        false => Ok(KeyPolicy::Evicts(policy.into())),
+    }
+}
+
+/// Removes every key that begins with `prefix`, which has letters, digits, underscores and colons.
+pub(crate) fn remove_keys(
+    route: &ClientRoute,
+    address: SocketAddr,
+    prefix: &str,
+) -> Result<(), ClientRouteError> {
+    let mut line = route.connect(address)?;
+    let mut cursor = "0".to_string();
+    loop {
+        let scan = format!("SCAN {cursor} MATCH {prefix}* COUNT {KEYS_OF_STEP}");
+        line.send(&scan, format!("{scan}\r\n").as_bytes())?;
+        count(&mut line, '*')?;
+        cursor = element(&mut line)?;
+        let keys = (0..count(&mut line, '*')?).map(|_| element(&mut line));
+        let keys: Vec<String> = keys.collect::<Result<_, _>>()?;
+        if !keys.is_empty() {
+            line.send("DEL", format!("DEL {}\r\n", keys.join(" ")).as_bytes())?;
+            count(&mut line, ':')?;
+        }
+        if cursor == "0" {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads a line with a number, such as `*2` or `:1`.
+fn count(line: &mut SystemConnection, sign: char) -> Result<u64, ClientRouteError> {
+    let head = line.line()?;
+    let number = head.strip_prefix(sign).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| line.unexpected_answer(head))
+}
+
+/// Reads a bulk string in an array, with its end.
+fn element(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
+    let text = bulk(line)?;
+    line.line()?;
+    Ok(text)
 }
 
 /// Reads a bulk string: `$LENGTH`, then so many bytes and a line's end.

@@ -14,6 +14,7 @@ impl EnvironmentBuilder {
         Self(EnvironmentSpec {
             name: runtime.into(),
             runtime: runtime.into(),
+            attach: None,
             network: Network::Host,
             cpu: Cpu::Shared,
             security: Security::None,

@@ -21,6 +21,7 @@ pub fn workload() -> WorkloadSpec {
         slo: None,
         reads_from_disk: None,
         replicas: Replicas::default(),
+        attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
     }

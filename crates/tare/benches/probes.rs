@@ -49,6 +49,7 @@ fn workload() -> WorkloadSpec {
         slo: None,
         reads_from_disk: None,
         replicas: tare_lab::study::Replicas::default(),
+        attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
     }

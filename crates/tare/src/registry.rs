@@ -2,9 +2,10 @@
 //! each crate, and the kinds of journal entries that they own.
 
 use tare_host::housekeeping::Housekeeping;
-use tare_host::undo::KnownKinds;
+use tare_host::undo::{KnownKinds, UndoKinds};
 use tare_lab::fake;
 use tare_lab::study::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
+use tare_system::own_rows::OwnRowsKinds;
 
 use crate::run_server;
 
@@ -20,7 +21,17 @@ pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
 ];
 
 /// The kinds of journal entries in addition to those of `tare-host`.
-pub(crate) const KINDS: KnownKinds = tare_env::undo::KINDS;
+pub(crate) const KINDS: KnownKinds = &{
+    const OF_ENVIRONMENTS: KnownKinds = tare_env::undo::KINDS;
+    let mut all: [&dyn UndoKinds; OF_ENVIRONMENTS.len() + 1] =
+        [&OwnRowsKinds; OF_ENVIRONMENTS.len() + 1];
+    let mut number = 0;
+    while number < OF_ENVIRONMENTS.len() {
+        all[number] = OF_ENVIRONMENTS[number];
+        number += 1;
+    }
+    all
+};
 
 /// Returns the words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {

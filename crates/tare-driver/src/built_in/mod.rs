@@ -30,6 +30,7 @@ mod tests;
 mod workload;
 
 pub use workload::StudyWorkloadError;
+pub(crate) use workload::check_read_only;
 
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "tare-load",

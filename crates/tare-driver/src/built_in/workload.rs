@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tare_lab::PartError;
+use tare_lab::attach::AttachedRows;
 use tare_lab::driver::Pacing;
 use tare_lab::study::{KeyDistribution, Replicas, WorkloadSpec};
 use tare_load::access::Protocol;
@@ -16,6 +17,7 @@ use tare_load::workload::{RowsError, Workload, shipped};
 use tare_load::{LoadSpec, Part};
 
 use crate::agent::protocol::LoaderPart;
+use crate::attached::AttachedError;
 
 /// Why the generator cannot run a study's workload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -44,12 +46,27 @@ pub(super) fn check(spec: &WorkloadSpec, protocol: Protocol) -> Result<(), PartE
     Ok(check_protocol(&workload, protocol)?)
 }
 
+/// Refuses a workload that writes, or that has no table of the user.
+pub(crate) fn check_read_only(spec: &WorkloadSpec) -> Result<(), PartError> {
+    let workload = spec.name.clone();
+    if spec.workload_text.is_none() {
+        return Err(AttachedError::NoTable { workload }.into());
+    }
+    match of_study(spec)?.writes() {
+        true => Err(AttachedError::Writes { workload }.into()),
+        false => Ok(()),
+    }
+}
+
 /// Returns the workload of a study: a shipped one by its name, that of a file, or rows of blobs.
 ///
 /// # Errors
 /// If no shipped workload has the name, or rows cannot have this shape or number.
 pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadError> {
     let mut workload = with_rows(spec)?;
+    if let Some(AttachedRows::Own(keyspace)) = &spec.attached_rows {
+        workload = workload.within(keyspace);
+    }
     let Replicas { replication, consistency } = &spec.replicas;
     match spec.replicas == Replicas::default() {
         // A workload of the shipped ones may have its own.

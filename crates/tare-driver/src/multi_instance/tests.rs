@@ -96,6 +96,7 @@ fn order(pacing: Pacing) -> SliceOrder {
         slo: None,
         reads_from_disk: None,
         replicas: tare_lab::study::Replicas::default(),
+        attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
     };

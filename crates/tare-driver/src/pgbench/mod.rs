@@ -10,8 +10,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tare_lab::PartError;
+use tare_lab::attach::AttachedRows;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
+use super::attached::AttachedError;
 use super::option_reader::{OptionError, OptionReader, option};
 use super::scale;
 use super::tool::{
@@ -31,6 +34,7 @@ const OPTIONS: &[OptionInfo] = &[
         "script: tpcb-like, simple-update, select-only (select-only)",
     ),
     option("script", &[], "absolute path of your own script, in place of a built-in one"),
+    option("database", &[], "database of your own tables in an attached system (postgres)"),
     option("setup", &[], "absolute path of SQL that psql runs once, in place of pgbench's tables"),
     option(
         "clients",
@@ -81,6 +85,10 @@ struct Options {
     builtin: String,
     script: Option<String>,
     setup: Option<String>,
+    /// The database, as pgbench and psql take it.
+    database: String,
+    /// The database of Tare's own, which is made first in an attached system.
+    own_database: Option<String>,
     clients: u64,
     jobs: u64,
     scale: u64,
@@ -102,7 +110,15 @@ impl ToolOptions for Options {
         if setup.is_some() && script.is_none() {
             return Err(words.missing("script", "the built-in ones need pgbench's own tables"));
         }
+        let named = words.text("database", USER);
+        let (database, own_database) = match &workload.attached_rows {
+            Some(AttachedRows::Own(own)) => (own.clone(), Some(own.clone())),
+            Some(AttachedRows::Users) => (read_only(&named), None),
+            None => (USER.into(), None),
+        };
         Ok(Self {
+            database,
+            own_database,
             builtin: words.text("builtin", "select-only"),
             script,
             setup,
@@ -134,6 +150,44 @@ impl Options {
     fn words(&self, address: SocketAddr) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
         CommandLine::new(self.program.as_str()).args(&format!("-h {host} -p {port} -U {USER}"))
+    }
+}
+
+/// Creates a database, unless it is there from another workload.
+fn make_database(at: &mut ToolTarget<'_>, name: &str) -> Result<(), ToolError> {
+    let count = format!("SELECT count(*) FROM pg_database WHERE datname = '{name}'");
+    let ask = psql(at.address, USER).args("-t -A -c").arg(count);
+    if at.complete(&ask, FILL_LIMIT)?.stdout.trim() == "0" {
+        let make = psql(at.address, USER).arg("-c").arg(format!("CREATE DATABASE {name}"));
+        at.complete(&make, FILL_LIMIT)?;
+    }
+    Ok(())
+}
+
+/// Returns a command line of psql that ends at the first error.
+fn psql(address: SocketAddr, database: &str) -> CommandLine {
+    CommandLine::new("psql")
+        .args(&format!("-h {} -p {} -U {USER}", address.ip(), address.port()))
+        .args("-X -q -v ON_ERROR_STOP=1 -d")
+        .arg(database)
+}
+
+/// Returns a connection string of libpq for a database in which the server refuses to write.
+fn read_only(database: &str) -> String {
+    let quoted = database.replace('\\', r"\\").replace('\'', r"\'");
+    format!("dbname='{quoted}' options='-c default_transaction_read_only=on'")
+}
+
+/// Refuses a workload that has no place of its own in an attached system.
+pub(crate) fn check_attached(workload: &WorkloadSpec, read_only: bool) -> Result<(), PartError> {
+    let options = Options::read(workload)?;
+    let name = workload.name.clone();
+    match (read_only, options.script, options.setup) {
+        (true, None, _) | (true, _, Some(_)) => {
+            Err(AttachedError::NoScript { workload: name }.into())
+        }
+        (false, Some(_), None) => Err(AttachedError::NoSetup { workload: name }.into()),
+        _ => Ok(()),
     }
 }
 
@@ -171,17 +225,16 @@ impl Tool for Pgbench {
             .arg("--log-prefix")
             .arg(run.scratch.join(NAME).to_string_lossy());
         let words = run.with_rate(words, |rate_per_s| format!("-R {rate_per_s}"));
-        ToolCommand { words: words.arg(USER), operations: None }
+        ToolCommand { words: words.arg(options.database.as_str()), operations: None }
     }
 
     fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+        if let Some(own) = &options.own_database {
+            make_database(at, own)?;
+        }
         if let Some(setup) = &options.setup {
             (at.progress)(0, 1);
-            let (host, port) = (at.address.ip(), at.address.port());
-            let words = CommandLine::new("psql")
-                .args(&format!("-h {host} -p {port} -U {USER} -d {USER}"))
-                .args("-X -q -v ON_ERROR_STOP=1 -f")
-                .arg(setup.as_str());
+            let words = psql(at.address, &options.database).arg("-f").arg(setup.as_str());
             at.complete(&words, FILL_LIMIT)?;
             (at.progress)(1, 1);
             return Ok(());
@@ -189,7 +242,7 @@ impl Tool for Pgbench {
         let accounts = options.scale * 100_000;
         (at.progress)(0, accounts);
         let words = options.words(at.address).args(&format!("-i -q -s {}", options.scale));
-        at.complete(&words.arg(USER), FILL_LIMIT)?;
+        at.complete(&words.arg(options.database.as_str()), FILL_LIMIT)?;
         (at.progress)(accounts, accounts);
         Ok(())
     }

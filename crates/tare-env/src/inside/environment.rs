@@ -55,6 +55,10 @@ impl Environment for GuestEnvironment {
         Ok(layers)
     }
 
+    fn lost(&self) -> Option<String> {
+        self.inner.lost()
+    }
+
     fn freeze(&mut self) -> Result<(), PartError> {
         self.inner.freeze()
     }

@@ -271,6 +271,7 @@ mod tests {
         EnvironmentSpec {
             name: "x".into(),
             runtime: "process".into(),
+            attach: None,
             network: Network::Bridge { proxy: true },
             cpu: cpu.parse().unwrap(),
             security: Security::None,

@@ -13,6 +13,7 @@ use crate::run_context::RunContext;
 use crate::storage;
 use crate::unavailable::Unavailable;
 
+pub mod attached;
 pub(crate) mod bundle;
 pub mod containerd;
 pub(crate) mod contract;
@@ -37,6 +38,7 @@ pub const ALL: &[Runtime] = &[
     docker::PODMAN,
     kubernetes::RUNTIME,
     vm::RUNTIME,
+    attached::RUNTIME,
 ];
 
 /// Returns the runtime that a study names, with its argument.

@@ -121,6 +121,11 @@ impl Layout {
         self.v2.as_deref()
     }
 
+    /// Returns the mount point of a controller's hierarchy of v1, or of `name=systemd`.
+    pub fn root_of(&self, controller: &str) -> Option<PathBuf> {
+        self.v1.get(controller.strip_prefix("name=").unwrap_or(controller)).cloned()
+    }
+
     /// Lists the available controllers.
     pub fn controllers(&self) -> Vec<String> {
         match &self.v2 {
@@ -463,6 +468,11 @@ impl Cgroup {
         let us: Option<u64> = field("throttled_usec");
         Ok(us.map(|us| us * 1000).or_else(|| field("throttled_time")).unwrap_or(0))
     }
+}
+
+/// Lists the processes in one directory of a hierarchy and in all directories below it.
+pub fn pids_below(folder: &Path) -> Vec<u32> {
+    cgroup_folder::pids_of_tree(folder)
 }
 
 fn is_frozen(folder: &Path) -> Result<bool, CgroupError> {

@@ -89,6 +89,7 @@ pub(super) fn record() -> Record {
                 slo: None,
                 reads_from_disk: None,
                 replicas: crate::study::Replicas::default(),
+                attached_rows: None,
                 rate_per_s: None,
                 options: Vec::new(),
             }],

@@ -194,7 +194,10 @@ impl Campaign<'_, '_> {
                 let pids = self.parts.driver.pids();
                 let loaders = self.parts.driver.loaders();
                 let spec = &self.members[index].record.spec;
-                let system_cpus = judge::cpus_left(&slice, spec, self.system_cpus_in(spec));
+                let layers = &self.members[index].record.layers;
+                let found = judge::found_cpus(spec, layers).map(|cpus| cpus.len() as f64);
+                let most = found.unwrap_or_else(|| self.system_cpus_in(spec));
+                let system_cpus = judge::cpus_left(&slice, spec, most);
                 let context = judge::SliceContext {
                     plan,
                     client_in_harness: pids.contains(&std::process::id()),
@@ -226,7 +229,9 @@ impl Campaign<'_, '_> {
                 failure = Some(error_line(&error));
             }
         }
-        slice.void = failure.clone().or(slice.void);
+        let gone = self.check_attached(index);
+        let gone_text = gone.as_ref().err().map(|error| error_line(error));
+        slice.void = gone_text.or(failure.clone()).or(slice.void);
         // A failed slice is void anyway, so its layers are not read back.
         let due = round.is_multiple_of(READ_BACK_ROUNDS) || self.members[index].suspect;
         if freezes && round > 0 && due && failure.is_none() {
@@ -236,6 +241,7 @@ impl Campaign<'_, '_> {
         }
         slice.id = self.writer().put_slice(&slice, &doubts)?;
         self.observer.event(&Event::SliceDone { slice: &slice, doubts: &doubts });
+        gone?;
         self.check_driver()?;
         self.count_failure(index, failure.as_deref(), failures_max)
     }

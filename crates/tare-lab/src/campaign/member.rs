@@ -19,6 +19,8 @@ pub(super) struct Member {
     pub(super) running: Option<Running>,
     /// Number of its current start, from 0.
     pub(super) start: u32,
+    /// Whether the rows of all workloads were loaded in a start of it.
+    pub(super) has_rows: bool,
     /// Failed slices in a row.
     pub(super) failures: u32,
     /// A layer was not in force: read the layers back after each slice.
@@ -94,6 +96,7 @@ impl Member {
             record,
             running: None,
             start: 0,
+            has_rows: false,
             failures: 0,
             suspect: false,
             start_error: None,
@@ -196,13 +199,27 @@ impl Campaign<'_, '_> {
         }
         let restored = running.environment.restored();
         record.layers.extend(data::state(self.study.schedule.data, restored));
-        if restored.is_none() {
+        if restored.is_none() && !self.has_rows(index) {
             self.load_data(target, &spec.name)?;
         }
-        if let Some(running) = &self.members[index].running {
+        self.members[index].has_rows = true;
+        // An attached system may have other clients, so that it is never quiet.
+        if let Some(running) =
+            self.members[index].running.as_ref().filter(|_| spec.attach.is_none())
+        {
             self.wait_until_quiet(running, system).map_err(fail("measure"))?;
         }
         Ok(())
+    }
+
+    /// Returns whether a member is attached to a system that has its rows: those of the user, or
+    /// what another member that is attached to it has loaded.
+    fn has_rows(&self, index: usize) -> bool {
+        let Some(attach) = &self.members[index].record.spec.attach else { return false };
+        let is_same = |one: &Member| {
+            one.record.spec.attach.as_ref().is_some_and(|other| other.address == attach.address)
+        };
+        attach.read_only || self.members.iter().any(|one| one.has_rows && is_same(one))
     }
 
     /// Writes the doubts about an environment that has started.

@@ -32,6 +32,7 @@ use std::time::Duration;
 use crate::analysis::response_times;
 use crate::doubt::Doubt;
 use crate::environment::{DataSnapshot, EnvironmentSpec};
+use crate::judge;
 use crate::record::{DoubtRecord, Record, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::ExtraRounds;
@@ -116,7 +117,9 @@ pub fn run_with_extra_rounds<'p>(
 fn workloads(study: &Study, recorded: &Study) -> Vec<WorkloadSpec> {
     let found = |own: &WorkloadSpec| {
         let known = recorded.workloads.iter().find(|one| one.name == own.name);
-        known.filter(|one| one.load.climb().is_some()).unwrap_or(own).clone()
+        let known = known.filter(|one| one.load.climb().is_some()).unwrap_or(own).clone();
+        // A resumed run has rows of its own in attached systems.
+        WorkloadSpec { attached_rows: own.attached_rows.clone(), ..known }
     };
     study.workloads.iter().map(found).collect()
 }
@@ -214,6 +217,14 @@ impl<'c, 'p> Campaign<'c, 'p> {
         lost.map_or(Ok(()), |reason| Err(CampaignError::HostLost { reason }))
     }
 
+    /// Returns an error if an attached system has ended: no later slice could be compared.
+    fn check_attached(&self, index: usize) -> Result<(), CampaignError> {
+        let running = self.members[index].running.as_ref();
+        let lost = running.and_then(|running| running.environment.lost());
+        let environment = self.members[index].name().to_string();
+        lost.map_or(Ok(()), |reason| Err(CampaignError::SystemGone { environment, reason }))
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -238,6 +249,9 @@ impl<'c, 'p> Campaign<'c, 'p> {
         let loaders = self.parts.driver.loaders();
         self.writer().put_loaders(&loaders)?;
         for doubt in std::mem::take(&mut self.parts.doubts) {
+            self.put_doubt(None, doubt)?;
+        }
+        if let Some(doubt) = judge::all_awake(self.study) {
             self.put_doubt(None, doubt)?;
         }
         for index in 0..self.members.len() {

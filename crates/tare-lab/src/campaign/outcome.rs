@@ -63,6 +63,8 @@ pub enum CampaignError {
         "{reason}; what was measured is in the record, and tare weigh --resume goes on with it"
     )]
     HostLost { reason: String },
+    #[error("\"{environment}\": {reason}; the slices before it are in the record")]
+    SystemGone { environment: String, reason: String },
     #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]
     Calibration { workload: String, reason: String },
     #[error("the load cannot go on: {reason}; tare weigh --resume continues the record")]

@@ -61,7 +61,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns how many of these environments are up at once, and the bytes that they need.
+    /// Returns how many of these environments are up at once, and the bytes that they need. An
+    /// attached system has its memory already.
     pub fn needed<'s>(
         &self,
         kind: ScheduleKind,
@@ -72,7 +73,8 @@ impl Memory {
             let each = self.per_environment_bytes / u64::from(self.instances.max(1));
             spec.limits.memory_bytes.unwrap_or(u64::MAX).min(each.saturating_mul(instances))
         };
-        let needs: Vec<u64> = specs.map(need).collect();
+        let started = specs.filter(|spec| spec.attach.is_none());
+        let needs: Vec<u64> = started.map(need).collect();
         match kind {
             ScheduleKind::Slices => (needs.len(), needs.iter().sum()),
             ScheduleKind::Trials => (1, needs.into_iter().max().unwrap_or(0)),

@@ -228,7 +228,10 @@ impl Campaign<'_, '_> {
                 self.announce_slice(baseline, Cell { workload: at, phase: Phase::Capacity });
                 match self.capacity(baseline, &order, freezes) {
                     Ok(rate) => rates.push(rate),
-                    Err(reason) => failure = Some(reason),
+                    Err(reason) => {
+                        self.check_attached(baseline)?;
+                        failure = Some(reason);
+                    }
                 }
             }
             rates.sort_by(f64::total_cmp);

@@ -269,6 +269,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
     EnvironmentSpec {
         name: name.to_string(),
         runtime: runtime.into(),
+        attach: None,
         network: Network::Host,
         cpu: Cpu::Pinned,
         security: Security::None,

@@ -13,6 +13,8 @@ pub struct Runtime(String);
 impl Runtime {
     /// The runtime without isolation: a plain process of the host.
     pub const PROCESS: &'static str = "process";
+    /// The runtime of a system that runs already (`attach` of an environment).
+    pub const ATTACHED: &'static str = "attached";
 
     /// Returns the whole name.
     pub fn as_str(&self) -> &str {

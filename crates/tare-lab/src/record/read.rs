@@ -201,13 +201,14 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
     })
 }
 
-/// Copies the options of the system, the number of its instances, the limits other than memory,
-/// the confinement, the neighbours and the sidecar from the environments of the study, which alone
-/// holds them.
+/// Copies the attached system, the options of the system, the number of its instances, the limits
+/// other than memory, the confinement, the neighbours and the sidecar from the environments of the
+/// study, which alone holds them.
 fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
     for one in environments {
         let name = if one.control { &study.baseline } else { &one.spec.name };
         if let Some(spec) = study.environments.iter().find(|spec| spec.name == *name) {
+            one.spec.attach.clone_from(&spec.attach);
             one.spec.system.clone_from(&spec.system);
             one.spec.confinement = spec.confinement;
             one.spec.instances = spec.instances;
@@ -247,6 +248,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
             spec: EnvironmentSpec {
                 name: row.get(1)?,
                 runtime: row.get::<_, String>(2)?.into(),
+                attach: None,
                 network: layer(row, 3)?,
                 cpu: layer(row, 4)?,
                 security: layer(row, 5)?,
@@ -258,7 +260,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 vm: json_or_default(row, 16)?,
                 sandbox: json_or_default(row, 18)?,
                 rootfs: json_or_default(row, 19)?,
-                // `copy_from_study` reads these two from the study.
+                // `copy_from_study` reads these from the study.
                 system: Vec::new(),
                 instances: None,
                 inject: match row.get_ref(17)? {

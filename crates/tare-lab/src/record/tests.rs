@@ -54,6 +54,7 @@ fn study() -> Study {
             slo: None,
             reads_from_disk: None,
             replicas: crate::study::Replicas::default(),
+            attached_rows: None,
             rate_per_s: None,
             options: Vec::new(),
         }],

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use super::checks::{Names, must_exist, name_of, options, part};
 use super::vocabulary::{KnownOption, Vocabulary};
-use super::{Problem, StudyError, SystemSpec, neighbours};
+use super::{Problem, StudyError, SystemSpec, attach, neighbours};
+use crate::attach::Attach;
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
     Apparmor, BadLayerValue, Capabilities, Cgroup, Confinement, Cpu, Host, Inject, Layer, Limit,
@@ -17,6 +18,7 @@ pub(super) const KEYS: &[&str] = &[
     "name",
     "extends",
     "optional",
+    attach::KEY,
     "runtime",
     "network",
     "cpu",
@@ -48,6 +50,7 @@ struct EnvironmentTable {
     /// Index of the extended environment, and the place of the key `extends`.
     extends: Option<(usize, Range<usize>)>,
     optional: bool,
+    attach: Option<Attach>,
     runtime: Option<Runtime>,
     network: Option<Network>,
     cpu: Option<Cpu>,
@@ -138,7 +141,8 @@ fn one(
         name: name.to_string(),
         extends,
         optional: table.flag("optional")?,
-        runtime: table.word("runtime", &vocabulary.runtimes)?.map(Runtime::from),
+        attach: attach::read(table, KEYS)?,
+        runtime: runtime(table, vocabulary)?,
         network: word(table, Layer::Network)?,
         cpu: word(table, Layer::Cpu)?,
         security,
@@ -163,6 +167,16 @@ fn one(
         neighbours: neighbours::named(table, known_neighbours)?,
         sidecar: word(table, Layer::Sidecar)?,
     })
+}
+
+/// Reads `runtime`. An attached system has its own by `attach`.
+fn runtime(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<Runtime>, StudyError> {
+    if table.get(attach::KEY).is_some() {
+        return Ok(Some(Runtime::from(Runtime::ATTACHED)));
+    }
+    let known = vocabulary.runtimes.iter().filter(|name| *name != Runtime::ATTACHED);
+    let known: Vec<String> = known.cloned().collect();
+    Ok(table.word("runtime", &known)?.map(Runtime::from))
 }
 
 /// Reads `limits = { memory = "2G", cpu_weight = 50 }`.
@@ -303,10 +317,14 @@ fn resolve(
             return Err(source.error(span.clone(), Problem::ExtendsCycle { chain }));
         }
         current = &written[*next];
+        if current.attach.is_some() {
+            let item = tables[index].need("extends").or_else(|_| tables[*next].need("name"))?;
+            return Err(item.bad_value("an attached environment has no layers to inherit"));
+        }
     }
     let runtime = inherited(written, &chain, |one| one.runtime.clone());
     let runtime = runtime.ok_or_else(|| tables[index].missing("runtime"))?;
-    let bare = runtime.is_process();
+    let bare = runtime.is_process() || runtime == Runtime::ATTACHED;
     Ok(EnvironmentSpec {
         name: written[index].name.clone(),
         network: inherited(written, &chain, |one| one.network).unwrap_or(match bare {
@@ -341,6 +359,7 @@ fn resolve(
         neighbours: inherited(written, &chain, |one| one.neighbours.clone()).unwrap_or_default(),
         sidecar: inherited(written, &chain, |one| one.sidecar).unwrap_or_default(),
         optional: written[index].optional,
+        attach: written[index].attach.clone(),
         runtime,
     })
 }

@@ -3,6 +3,7 @@
 //! `parse` reads a study from TOML text, with the names of a `Vocabulary`. Every error has file,
 //! line and column, shows the line with a caret, and suggests the nearest valid word.
 
+mod attach;
 mod checks;
 mod environments;
 mod expand;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attach::{Attach, AttachedRows};
 use crate::environment::EnvironmentSpec;
 
 pub use crate::cpus::CpuSpec;
@@ -84,6 +86,11 @@ impl Study {
     /// Returns the environment with which all others are compared. A checked study has it.
     pub fn baseline_environment(&self) -> Option<&EnvironmentSpec> {
         self.environments.iter().find(|spec| spec.name == self.baseline)
+    }
+
+    /// Returns the attached systems of the environments.
+    pub fn attached(&self) -> impl Iterator<Item = &Attach> {
+        self.environments.iter().filter_map(|spec| spec.attach.as_ref())
     }
 
     /// Returns whether an environment tunes the host.
@@ -300,6 +307,9 @@ pub struct WorkloadSpec {
     pub reads_from_disk: Option<f64>,
     #[serde(default, skip_serializing_if = "Replicas::is_default")]
     pub replicas: Replicas,
+    /// Where the rows are, in a study with attached systems. The run sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached_rows: Option<AttachedRows>,
     /// Options of a driver that defines its own workloads, as (name, value). The fields for rows,
     /// keys and connections are then unused and 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -9,6 +9,7 @@ use toml::de::DeTable;
 
 use crate::cpus::SmtUse;
 
+use super::attach::{self, Around};
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
 use super::hosts::{self, SystemHost};
 use super::loaders::{self, LoaderSpec};
@@ -173,6 +174,10 @@ fn read(
         return Err(item.bad_value("the baseline's second copy (A/A control) has this name"));
     }
     let loaders = loaders::read(&root, source)?;
+    let is_elsewhere = !loaders.is_empty() || !hosts.is_empty();
+    let around =
+        Around { environments: &environments, schedule: &schedule, system: &system, is_elsewhere };
+    attach::check(&root.tables("environment", environments::KEYS)?, &around)?;
     let workloads = workloads(&root, source, driver, vocabulary, &loaders)?;
     let workload_names: Vec<String> = workloads.iter().map(|one| one.name.clone()).collect();
     let published = published::read(&root, &names, &workload_names)?;
@@ -484,6 +489,7 @@ fn workloads(
                 slo,
                 reads_from_disk: None,
                 replicas: Replicas::default(),
+                attached_rows: None,
                 options,
             });
             continue;
@@ -520,6 +526,7 @@ fn workloads(
             slo,
             reads_from_disk: reads_from_disk(&table)?,
             replicas: replicas(&table)?,
+            attached_rows: None,
             options: Vec::new(),
         };
         loaders::check_division(loaders, &workload, &table)?;

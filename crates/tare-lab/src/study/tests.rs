@@ -1,6 +1,7 @@
 use super::*;
 use crate::layer::{Cgroup, Cpu, Host, Layer, Limits, Network, Quota, Rootfs, Security};
 
+mod attach;
 mod parts;
 
 pub(super) fn vocabulary() -> Vocabulary {

@@ -1,6 +1,7 @@
 //! Keys and values, of Redis (RESP2) and memcached (its text protocol), from the client's side.
 //!
-//! Row N is the value of the key `tare:` and N in twelve digits: its columns, one after the other.
+//! Row N is the value of the key `tare:` (or another prefix) and N in twelve digits: its columns,
+//! one after the other.
 //! Answers come in the order of their requests.
 //!
 //! Sources: <https://redis.io/docs/latest/develop/reference/protocol-spec/> and
@@ -9,7 +10,6 @@
 use crate::access::{Login, Protocol};
 use crate::protocol::wire::ANSWER_BYTES_MAX;
 
-const PREFIX: &str = "tare:";
 const DIGITS: usize = 12;
 /// The most rows, so that each number has a key.
 pub(crate) const ROWS_MAX: u64 = 1_000_000_000_000;
@@ -69,19 +69,19 @@ impl KeyValueProtocol {
         }
     }
 
-    /// Returns the requests for values of one size, in bytes.
-    pub(crate) fn requests(self, value_bytes: usize) -> Requests {
-        let key_bytes = PREFIX.len() + DIGITS;
+    /// Returns the requests for values of one size, in bytes, under keys with this prefix.
+    pub(crate) fn requests(self, prefix: &str, value_bytes: usize) -> Requests {
+        let key_bytes = prefix.len() + DIGITS;
         let (set, value, get) = match self {
             Self::Redis => (
-                format!("*3\r\n$3\r\nSET\r\n${key_bytes}\r\n{PREFIX}"),
+                format!("*3\r\n$3\r\nSET\r\n${key_bytes}\r\n{prefix}"),
                 format!("\r\n${value_bytes}\r\n"),
-                format!("*2\r\n$3\r\nGET\r\n${key_bytes}\r\n{PREFIX}"),
+                format!("*2\r\n$3\r\nGET\r\n${key_bytes}\r\n{prefix}"),
             ),
             Self::Memcached => (
-                format!("set {PREFIX}"),
+                format!("set {prefix}"),
                 format!(" 0 0 {value_bytes}\r\n"),
-                format!("get {PREFIX}"),
+                format!("get {prefix}"),
             ),
         };
         Requests { set: [set.into(), value.into()], get: get.into(), value_bytes }
@@ -233,7 +233,7 @@ mod tests {
                 "get tare:000000000042\r\n",
             ),
         ] {
-            let requests = protocol.requests(3);
+            let requests = protocol.requests("tare:", 3);
             let mut out = Vec::new();
             requests.set(42, &mut out, |out| out.extend_from_slice(b"abc"));
             requests.get(42, &mut out);

@@ -107,7 +107,9 @@ impl Job {
     /// Returns the job in the language of a system.
     pub(crate) fn speaking(mut self, protocol: Protocol) -> Self {
         let bytes = usize::try_from(self.workload.row_bytes_most()).unwrap_or(usize::MAX);
-        self.key_value = KeyValueProtocol::of(protocol).map(|protocol| protocol.requests(bytes));
+        let prefix = &self.workload.key_prefix;
+        self.key_value =
+            KeyValueProtocol::of(protocol).map(|protocol| protocol.requests(prefix, bytes));
         self
     }
 

@@ -24,6 +24,9 @@ use crate::workload::value::Distribution;
 pub use parse::parse;
 pub use schema::{PrimaryKey, TableDifference};
 
+/// What keys begin with, unless a workload has a prefix of its own.
+const KEY_PREFIX: &str = "tare:";
+
 /// A table and the queries on it. Its rows are a pure function of a seed and their number.
 ///
 /// ```
@@ -49,6 +52,8 @@ pub struct Workload {
     pub consistency: Consistency,
     /// All statements of the queries; the first one fills the table.
     statements: Vec<String>,
+    /// What the keys of rows begin with, where rows are the values of keys.
+    pub(crate) key_prefix: String,
 }
 
 /// One kind of operation in a workload.
@@ -142,7 +147,9 @@ impl Workload {
     ) -> Self {
         let statements = vec![table.insert()];
         let consistency = Consistency::One;
-        let mut workload = Self { name, title, table, rows, queries, consistency, statements };
+        let key_prefix = KEY_PREFIX.to_string();
+        let mut workload =
+            Self { name, title, table, rows, queries, consistency, statements, key_prefix };
         workload.number_statements();
         workload
     }
@@ -173,6 +180,23 @@ impl Workload {
     /// Returns the statements that operations execute, by position.
     pub fn statements(&self) -> &[String] {
         &self.statements
+    }
+
+    /// Returns the workload with its rows in this keyspace, or under keys that begin with it and a
+    /// colon.
+    #[must_use]
+    pub fn within(self, keyspace: &str) -> Self {
+        let Self { name, title, mut table, rows, queries, consistency, .. } = self;
+        table.keyspace = keyspace.into();
+        let key_prefix = format!("{keyspace}:");
+        Self { consistency, key_prefix, ..Self::new(name, title, table, rows, queries) }
+    }
+
+    /// Returns whether an operation can write.
+    pub fn writes(&self) -> bool {
+        let only_reads = [QueryKind::Read, QueryKind::Slice, QueryKind::Scan];
+        let writes = |query: &&Query| query.weight > 0.0 && !only_reads.contains(&query.kind);
+        self.queries.iter().any(|query| writes(&query))
     }
 
     /// Sets how often each row is stored in a keyspace that the load creates, and how many replicas

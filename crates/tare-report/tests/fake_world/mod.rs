@@ -56,6 +56,7 @@ pub(crate) fn measure(
             slo: None,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
+            attached_rows: None,
             rate_per_s: None,
             options: Vec::new(),
         }],

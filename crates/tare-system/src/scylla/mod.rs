@@ -253,6 +253,17 @@ fn io_properties(path: &Path) -> Result<String, ScyllaError> {
     if found { Ok(text) } else { Err(ScyllaError::NoMountpoint { path }) }
 }
 
+/// Returns the version and the settings that may differ between environments.
+pub(crate) fn settings(session: &mut Session) -> Result<Vec<(String, String)>, ClientRouteError> {
+    let version = session.query("SELECT version FROM system.versions")?;
+    let version = version.into_iter().flatten().map(|cell| ("version".into(), text(&cell)));
+    let config = session.query("SELECT name, value FROM system.config")?;
+    let pair = |row: &Cells| Some((text(row.first()?), text(row.get(1)?)));
+    let config = config.iter().filter_map(pair);
+    let config = config.filter(|(name, _)| SETTINGS.contains(&name.as_str()));
+    Ok(version.chain(config).collect())
+}
+
 impl System for Scylla {
     fn name(&self) -> &str {
         INFO.name
@@ -310,13 +321,7 @@ impl System for Scylla {
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         let mut session = Session::open(&self.client_route, at)?;
-        let version = session.query("SELECT version FROM system.versions")?;
-        let version = version.into_iter().flatten().map(|cell| ("version".into(), text(&cell)));
-        let config = session.query("SELECT name, value FROM system.config")?;
-        let pair = |row: &Cells| Some((text(row.first()?), text(row.get(1)?)));
-        let config = config.iter().filter_map(pair);
-        let config = config.filter(|(name, _)| SETTINGS.contains(&name.as_str()));
-        Ok(version.chain(config).collect())
+        Ok(settings(&mut session)?)
     }
 }
 

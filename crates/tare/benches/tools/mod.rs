@@ -122,6 +122,7 @@ impl Tool {
             slo: None,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
+            attached_rows: None,
             rate_per_s: None,
             options: options.chain([(verb.into(), operation.into())]).collect(),
         };

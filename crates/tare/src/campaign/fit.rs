@@ -187,7 +187,7 @@ fn known_system(study: &Study) -> Option<Box<dyn System>> {
 
 /// Returns the system of a study without a route to it, to read its needs.
 fn without_route(study: &Study, info: &SystemInfo) -> Result<Box<dyn System>, PartError> {
-    info.make(&study.system, &ClientRoute::default())
+    info.make_for(study, &ClientRoute::default())
 }
 
 /// Checks that a system has as many nodes as the rows of each workload have replicas.

@@ -2,6 +2,7 @@
 //! [`CampaignConfig`] and start it with [`run::measure`].
 
 pub(crate) mod absent;
+pub(crate) mod attached;
 pub(crate) mod card_path;
 mod choice;
 pub(crate) mod controls;

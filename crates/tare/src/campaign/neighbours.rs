@@ -113,6 +113,7 @@ pub(crate) fn workload(other: &OtherSystem) -> WorkloadSpec {
         slo: None,
         reads_from_disk: None,
         replicas: Replicas::default(),
+        attached_rows: None,
         options: other.driver_options.clone(),
     }
 }

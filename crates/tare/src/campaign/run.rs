@@ -25,6 +25,7 @@ use tare_std::units;
 use tare_system::SystemInfo;
 use tare_tune::idle;
 
+use super::attached::RowsOfRun;
 use super::loaders::ConnectedLoaders;
 use super::tuning::StudyTuning;
 use super::{
@@ -114,10 +115,12 @@ pub(crate) fn measure_on_host(
     let factory = open_factory(config, state, &plan, reach, tuning)?;
     let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
     // Other hosts are reached from this host's network, not from the client's link to it.
-    let namespace = cluster.is_none().then(|| factory.client_namespace());
+    // So are attached systems.
+    let is_linked = cluster.is_none() && study.attached().next().is_none();
+    let namespace = is_linked.then(|| factory.client_namespace());
     let route = tare_system::ClientRoute { namespace: namespace.map(Into::into) };
     let system =
-        info.make(&study.system, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+        info.make_for(study, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let with_options = fit::systems_with_options(study, info, &route)?;
     // In force until this function returns.
     let idle = limit_idle_states();
@@ -153,7 +156,8 @@ pub(crate) fn measure_on_host(
     let refreshed = refresh.cpus();
     host.push(account_resolution(refreshed));
     let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
-    let study = config.sized(sizing.as_ref().unwrap_or(&plan), of_baseline, &driver.loaders());
+    let mut study = config.sized(sizing.as_ref().unwrap_or(&plan), of_baseline, &driver.loaders());
+    let rows = RowsOfRun::place(&mut study, &info.speaks(&config.study.system), state)?;
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = space::memory_available_bytes().filter(|_| cluster.is_none());
     let memory = available.map(|available| config.memory(available, &plan));
@@ -195,7 +199,7 @@ pub(crate) fn measure_on_host(
     if let Err(error) = factory.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
-    Ok((ending, factory.close()))
+    Ok((ending, rows.remove().into_iter().chain(factory.close()).collect()))
 }
 
 /// Runs a campaign on the fake host into its record. Nothing on this host is changed.

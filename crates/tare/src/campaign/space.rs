@@ -67,7 +67,8 @@ pub(crate) fn disk(study: &Study, absent: &[String], state: &Path) -> DiskPlan {
             "rootfs" => engine,
             _ => device,
         };
-        !elsewhere && spec.runtime.kind() != tare_lab::fake::NAME
+        let is_ours = spec.attach.is_none() && spec.runtime.kind() != tare_lab::fake::NAME;
+        is_ours && !elsewhere
     };
     let members: Vec<&EnvironmentSpec> =
         members(study, absent).into_iter().filter(on_disk).collect();

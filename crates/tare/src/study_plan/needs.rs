@@ -27,7 +27,8 @@ impl Needs {
         }
         needs.always.push("root".into());
         let system = tare_system::find(&study.system.name);
-        if system.is_some_and(|system| system.found.is_some()) {
+        let starts = study.environments.iter().any(|spec| spec.attach.is_none());
+        if starts && system.is_some_and(|system| system.found.is_some()) {
             needs.always.push(study.system.name.clone());
         }
         let driver = tare_driver::find(&study.driver);
@@ -67,7 +68,7 @@ fn first(need: &str, seen: &mut Vec<String>) -> bool {
 fn of_environment(spec: &EnvironmentSpec) -> Vec<String> {
     let mut needs = Vec::new();
     match (spec.runtime.kind(), spec.runtime.as_str()) {
-        ("process", _) => {}
+        ("process" | "attached", _) => {}
         (_, "vm:qemu") => needs.push("QEMU (with KVM, or slowly without)".into()),
         (_, "vm:uml") => needs.push("user-mode Linux".into()),
         (engine, word) => {

@@ -297,6 +297,10 @@ impl Environment for TunedEnvironment {
         Ok(layers)
     }
 
+    fn lost(&self) -> Option<String> {
+        self.inner.lost()
+    }
+
     fn freeze(&mut self) -> Result<(), PartError> {
         let frozen = self.inner.freeze();
         let reverted = self.host.revert();

@@ -93,6 +93,33 @@ pub const PODMAN: Runtime = Runtime {
     make: |context, spec, layers, argument| make(Kind::Podman, context, spec, layers, argument),
 };
 
+/// A container of the user.
+pub(super) struct FoundContainer {
+    /// Its first process; `None` if it does not run.
+    pub(super) pid: Option<u32>,
+    /// What it is, in words.
+    pub(super) what: String,
+}
+
+/// Returns a container of an engine, by its name or id. Nothing is changed.
+///
+/// # Errors
+/// If the engine does not answer, or has no such container.
+pub(super) fn find_container(engine: &str, name: &str) -> Result<FoundContainer, PartError> {
+    let kind = if engine == Kind::Podman.name() { Kind::Podman } else { Kind::Docker };
+    let engine = Engine::connect(kind)?;
+    let found = engine.inspect(name)?;
+    let pid = found.state.as_ref().and_then(environment::pid_of);
+    let driver = found.graph_driver.map(|graph| graph.name).unwrap_or_default();
+    let runtime = found.host_config.and_then(|config| config.runtime).unwrap_or_default();
+    let image = found.config.and_then(|config| config.image).unwrap_or_default();
+    let what = format!(
+        "{} container {name} of the image {image}, runtime {runtime}, storage driver {driver}",
+        engine.version()?
+    );
+    Ok(FoundContainer { pid, what })
+}
+
 /// Why an environment of an engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DockerError {

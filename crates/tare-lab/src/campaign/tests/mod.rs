@@ -49,6 +49,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         slo: None,
         reads_from_disk: None,
         replicas: crate::study::Replicas::default(),
+        attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
     };

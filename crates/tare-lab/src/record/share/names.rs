@@ -1,6 +1,7 @@
 //! New names for the study, its environments and workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use rusqlite::Transaction;
 
@@ -49,6 +50,9 @@ impl Names {
         for loader in study.iter().flat_map(|study| &study.loaders) {
             names.add_loader(loader);
         }
+        for attach in study.iter().flat_map(Study::attached) {
+            names.add_attached(attach.address);
+        }
         Ok(names)
     }
 
@@ -85,6 +89,13 @@ impl Names {
         if let Some(address) = loader.address {
             self.0.entry(address.to_string()).or_insert_with(|| format!("192.0.2.{number}"));
         }
+    }
+
+    /// Adds the address of an attached system, with its port.
+    fn add_attached(&mut self, address: SocketAddr) {
+        let number = 1 + self.0.values().filter(|name| name.starts_with("198.51.100.")).count();
+        let new = || format!("198.51.100.{number}:{}", address.port());
+        self.0.entry(address.to_string()).or_insert_with(new);
     }
 
     pub(super) fn new_name(&self, old: &str) -> Option<&str> {

@@ -4,6 +4,7 @@ use rusqlite::Connection;
 
 use super::*;
 use crate::analysis::{Analysis, analyse};
+use crate::attach::{Attach, AttachTarget};
 use crate::doubt::Doubt;
 use crate::environment::StorageSpec;
 use crate::layer::{Layer, NeighbourKind, OtherSystem, Placement, Rootfs};
@@ -30,6 +31,15 @@ fn marked() -> String {
         "/srv/{} by {}@{} {} {} {} {} {}",
         MARKS[0], MARKS[1], MARKS[2], MARKS[3], MARKS[4], MARKS[5], MARKS[6], MARKS[7]
     )
+}
+
+fn attached(text: &str) -> Attach {
+    Attach {
+        target: AttachTarget::Container { engine: "docker".into(), name: text.into() },
+        address: format!("{}:9042", MARKS[2]).parse().unwrap(),
+        data: Some(format!("/srv/{}", MARKS[0]).into()),
+        read_only: false,
+    }
 }
 
 struct Folder(tempfile::TempDir);
@@ -62,6 +72,7 @@ impl Folder {
         study.environments[1].storage =
             StorageSpec { kind: "raw".into(), options: vec![("device".into(), text.clone())] };
         study.environments[1].rootfs = Rootfs::Image(text.clone());
+        study.environments[1].attach = Some(attached(&text));
         let plain = study.environments[1].clone();
         let mut burning = crate::fake::changed(Layer::Neighbours, &plain).neighbours;
         burning[0].name.clone_from(&text);

@@ -18,7 +18,7 @@ use tare_tune::{LiveHost, Outcome, Purpose, Tuning};
 
 use crate::campaign::loaders::ConnectedLoaders;
 use crate::campaign::tuning::StudyTuning;
-use crate::campaign::{CampaignConfig, cpu_plan, run, study};
+use crate::campaign::{CampaignConfig, attached, cpu_plan, run, study};
 use crate::cli::TuneProve;
 use crate::command::report;
 use crate::exit::{Exit, ExitWith};
@@ -35,6 +35,7 @@ pub(crate) fn run(
     let stop = signals::stop_flag_with(live::restore)?;
     let asked = &arguments.loaders.loaders;
     let (study, original) = study::read_with(&arguments.study, false, asked)?;
+    attached::refuse(&study, "tare tune prove")?;
     let seed = study::seed(arguments.seed, &study);
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);

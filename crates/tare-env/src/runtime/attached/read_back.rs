@@ -1,0 +1,87 @@
+//! The layers of an attached system as they are found.
+
+use std::fs;
+use std::path::Path;
+
+use tare_host::cgroup::Cgroup;
+use tare_host::process;
+use tare_lab::environment::{AS_FOUND, LayerState};
+use tare_lab::judge::CPUS_ALLOWED;
+
+use super::target::Target;
+use crate::storage::MountView;
+use crate::system::state;
+
+/// Reads every layer of a system. `data` is the directory of its data, as it sees it.
+pub(super) fn read(target: &Target, data: Option<&Path>) -> Vec<LayerState> {
+    let pid = target.pid;
+    let group = target.group.as_ref();
+    let field = |name: &str| process::status_field(pid, name).unwrap_or("unreadable".into());
+    let capabilities = ["CapEff", "CapBnd"].map(|name| format!("{name}: {}", field(name)));
+    let path = group.map_or("/".into(), |group| format!("/{}", group.name()));
+    let mut layers = vec![
+        found("runtime", target.what.clone()),
+        found("network", format!("its namespace {}", namespace(pid, "net"))),
+        found("cpu", cpus(pid, group)),
+        found("security", format!("Seccomp: {}", field("Seccomp"))),
+        found("security.capabilities", capabilities.join(", ")),
+        found("user", format!("its namespace {}, Uid: {}", namespace(pid, "user"), field("Uid"))),
+        found("apparmor", apparmor(pid)),
+        found("cgroup", path),
+        found("rootfs", MountView::root(pid).text()),
+        found("storage", storage(target, data)),
+    ];
+    layers.extend(group.map(|group| found("limits.memory", memory(group))));
+    layers
+}
+
+fn found(layer: &str, text: String) -> LayerState {
+    state(layer, AS_FOUND, text, true)
+}
+
+/// Returns the inode of a namespace of a process, and whether it is the host's.
+fn namespace(pid: u32, kind: &str) -> String {
+    let own = process::inode_of_link(Path::new(&format!("/proc/thread-self/ns/{kind}")));
+    match process::namespace_inode(pid, kind) {
+        Some(inode) if Some(inode) == own => format!("is the host's, {kind}:[{inode}]"),
+        Some(inode) => format!("is its own, {kind}:[{inode}]"),
+        None => "is unreadable".into(),
+    }
+}
+
+/// Returns the affinity of the first process, the cpuset and the quota.
+fn cpus(pid: u32, group: Option<&Cgroup>) -> String {
+    let allowed = process::status_field(pid, "Cpus_allowed_list").unwrap_or_default();
+    let mut text = format!("{CPUS_ALLOWED} {allowed}");
+    if let Some(cpuset) = group.and_then(|group| group.cpuset_effective().ok()) {
+        text += &format!("; cpuset in force: {cpuset}");
+    }
+    let quota = group.and_then(|group| group.bandwidth().ok()).flatten();
+    text + &quota.map_or("; no quota".into(), |quota| format!("; quota: {quota}"))
+}
+
+fn apparmor(pid: u32) -> String {
+    let own = ["apparmor/current", "current"].map(|file| format!("/proc/{pid}/attr/{file}"));
+    let profile = own.iter().find_map(|path| fs::read_to_string(path).ok());
+    let profile = profile.map(|text| text.trim().to_string()).filter(|text| !text.is_empty());
+    profile.unwrap_or_else(|| "no profile".into())
+}
+
+fn memory(group: &Cgroup) -> String {
+    match group.memory() {
+        Ok(Some(bytes)) => format!("{} MiB", bytes >> 20),
+        Ok(None) => "none".into(),
+        Err(_) => "unreadable".into(),
+    }
+}
+
+/// Returns the file system of the data, or of the working directory.
+fn storage(target: &Target, data: Option<&Path>) -> String {
+    let cwd = fs::read_link(format!("/proc/{}/cwd", target.pid)).unwrap_or_default();
+    let (path, which) = match data {
+        Some(path) => (path, "its data"),
+        None => (cwd.as_path(), "its working directory"),
+    };
+    let seen = MountView::of(target.pid, path, &target.path_of(path));
+    format!("{which} {}: {}", path.display(), seen.text())
+}

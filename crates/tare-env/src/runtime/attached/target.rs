@@ -1,0 +1,190 @@
+//! The processes of an attached system.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tare_host::cgroup::{self, Cgroup, Layout};
+use tare_host::{error_line, process};
+use tare_lab::attach::AttachTarget;
+
+use crate::runtime::docker;
+
+/// The hierarchies of cgroup v1 in which a cgroup is looked for, the best first.
+const CONTROLLERS: [&str; 4] = ["cpu", "memory", "cpuset", "name=systemd"];
+
+/// A system that was found.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Its first process.
+    pub(super) pid: u32,
+    /// What it is, in words.
+    pub(super) what: String,
+    members: Members,
+    /// Its cgroup; `None` if the system is in the root of the hierarchies.
+    pub(super) group: Option<Cgroup>,
+}
+
+/// Which processes belong to the system.
+#[derive(Debug)]
+enum Members {
+    /// The first process and its descendants.
+    Tree,
+    /// Those of a directory of the cgroup hierarchy, and of all below it.
+    Folder(PathBuf),
+}
+
+impl Target {
+    /// Finds the processes.
+    ///
+    /// # Errors
+    /// One line: what is not there, and what to do.
+    pub(super) fn find(target: &AttachTarget, cgroups: &Layout) -> Result<Self, String> {
+        match target {
+            AttachTarget::Pid(pid) => Self::of_pid(*pid, cgroups),
+            AttachTarget::Container { engine, name } => Self::of_container(engine, name, cgroups),
+            AttachTarget::Cgroup(path) => {
+                let found = folders_of(cgroups, path);
+                Self::of_folder(found, target, "write its path below the root of the hierarchy")
+            }
+            AttachTarget::Unit(name) => {
+                let found = roots(cgroups).into_iter().map(|root| {
+                    let mut found = Vec::new();
+                    find_named(&root, &root, name, &mut found);
+                    found
+                });
+                let found = found.flatten().collect();
+                Self::of_folder(found, target, "systemctl status shows whether it is active")
+            }
+        }
+        .map(|(found, path)| {
+            let path = path.filter(|path| path != Path::new("/"));
+            let group = path.map(|path| cgroups.group(&path.to_string_lossy()));
+            Self { group, ..found }
+        })
+    }
+
+    fn of_pid(pid: u32, cgroups: &Layout) -> Result<(Self, Option<PathBuf>), String> {
+        let name = process::name(pid).ok_or_else(|| {
+            format!(
+                "there is no process {pid} on this host; see ps, or attach by unit or container"
+            )
+        })?;
+        let what = format!("process {pid} ({name})");
+        let group = cgroup_of(cgroups, pid).map(|(_, path)| path);
+        Ok((Self { pid, what, members: Members::Tree, group: None }, group))
+    }
+
+    fn of_container(
+        engine: &str,
+        name: &str,
+        cgroups: &Layout,
+    ) -> Result<(Self, Option<PathBuf>), String> {
+        let found = docker::find_container(engine, name).map_err(|error| error_line(&*error))?;
+        let pid = found.pid.ok_or_else(|| {
+            format!("the container {name} does not run; {engine} start {name} starts it")
+        })?;
+        let what = format!("{}, process {pid}", found.what);
+        let own = cgroup_of(cgroups, pid).filter(|(_, path)| path != Path::new("/"));
+        let members = match &own {
+            Some((root, path)) => Members::Folder(below(root, path)),
+            None => Members::Tree,
+        };
+        Ok((Self { pid, what, members, group: None }, own.map(|(_, path)| path)))
+    }
+
+    /// Takes the processes of the first directory that has any. `found` are roots of hierarchies
+    /// and paths below them.
+    fn of_folder(
+        found: Vec<(PathBuf, PathBuf)>,
+        target: &AttachTarget,
+        advice: &str,
+    ) -> Result<(Self, Option<PathBuf>), String> {
+        let mut paths: Vec<&PathBuf> = found.iter().map(|(_, path)| path).collect();
+        paths.sort();
+        paths.dedup();
+        if let [first, second, ..] = paths[..] {
+            return Err(format!(
+                "{target} has several cgroups, {} and {}; write cgroup = \"PATH\"",
+                first.display(),
+                second.display()
+            ));
+        }
+        let processes = |(root, path): &(PathBuf, PathBuf)| {
+            let folder = below(root, path);
+            Some((process::oldest(&cgroup::pids_below(&folder))?, folder, path.clone()))
+        };
+        let (pid, folder, path) = found
+            .iter()
+            .find_map(processes)
+            .ok_or_else(|| format!("{target} has no process in a cgroup of this host; {advice}"))?;
+        let what = format!("{target}, {}", super::named(pid));
+        Ok((Self { pid, what, members: Members::Folder(folder), group: None }, Some(path)))
+    }
+
+    /// Returns the processes of the system; none once the first one has ended.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        match &self.members {
+            Members::Tree => process::tree(self.pid),
+            Members::Folder(folder) => cgroup::pids_below(folder),
+        }
+    }
+
+    /// Returns the time for which a quota throttled it, in ns; `None` without a quota.
+    pub(super) fn throttled_ns(&self) -> Option<u64> {
+        let group = self.group.as_ref()?;
+        group.bandwidth().ok()??;
+        group.throttled_ns().ok()
+    }
+
+    /// Returns a path of the system as the host reaches it.
+    pub(super) fn path_of(&self, inside: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
+        root.join(inside.strip_prefix("/").unwrap_or(inside))
+    }
+}
+
+/// Returns the cgroup of a process: the root of the best hierarchy, and the path below it.
+fn cgroup_of(cgroups: &Layout, pid: u32) -> Option<(PathBuf, PathBuf)> {
+    let found = cgroups.of_process(Path::new("/proc"), &pid.to_string()).ok()?;
+    let rank = |root: &PathBuf| roots(cgroups).iter().position(|one| one == root);
+    let known = found.into_iter().filter_map(|(root, path)| Some((rank(&root)?, root, path)));
+    // A process may be in the root of a better one.
+    let best = known.min_by_key(|(rank, _, path)| (path == "/", *rank));
+    best.map(|(_, root, path)| (root, path.into()))
+}
+
+/// Returns the roots of the hierarchies, the best first.
+fn roots(cgroups: &Layout) -> Vec<PathBuf> {
+    let mut roots: Vec<PathBuf> = cgroups.unified().map(Path::to_path_buf).into_iter().collect();
+    roots.extend(CONTROLLERS.iter().filter_map(|name| cgroups.root_of(name)));
+    roots
+}
+
+/// Returns where a cgroup may be: the path as it is, or without the root of a hierarchy.
+fn folders_of(cgroups: &Layout, path: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let roots = roots(cgroups);
+    let own = roots.iter().find_map(|root| path.strip_prefix(root).ok());
+    let path = Path::new("/").join(own.unwrap_or(path));
+    let place = |root: PathBuf| below(&root, &path).is_dir().then(|| (root, path.clone()));
+    roots.into_iter().filter_map(place).collect()
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Finds the directories of this name below `folder`.
+fn find_named(root: &Path, folder: &Path, name: &str, found: &mut Vec<(PathBuf, PathBuf)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let path = entry.path();
+        if entry.file_name() == name {
+            let below = path.strip_prefix(root).unwrap_or(&path);
+            found.push((root.to_path_buf(), Path::new("/").join(below)));
+        } else {
+            find_named(root, &path, name, found);
+        }
+    }
+}

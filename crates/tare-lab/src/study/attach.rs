@@ -1,0 +1,132 @@
+//! Reads `attach` of `[[environment]]`: a system that runs already.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::{DataStart, ScheduleKind, ScheduleSpec, StudyError, SystemSpec};
+use crate::attach::{Attach, AttachTarget};
+use crate::environment::EnvironmentSpec;
+use crate::layer::Network;
+use tare_toml::{Item, Table};
+
+pub(super) const KEY: &str = "attach";
+/// The keys that an environment may have beside it.
+const BESIDE: &[&str] = &["name", "optional", KEY];
+/// The keys that say which processes are the system: one of them.
+const TARGETS: &[&str] = &["unit", "container", "pid", "cgroup"];
+/// The engines of `container = "ENGINE:NAME"`.
+const ENGINES: &[&str] = &["docker", "podman"];
+/// The highest process id of a 64-bit kernel (PID_MAX_LIMIT).
+const PID_MAX: u64 = 1 << 22;
+
+/// Reads `attach = { unit = "redis.service", address = "127.0.0.1:6379" }`. `keys` are those of an
+/// environment.
+pub(super) fn read(table: &Table<'_>, keys: &[&str]) -> Result<Option<Attach>, StudyError> {
+    let Some(item) = table.get(KEY) else { return Ok(None) };
+    for key in keys.iter().filter(|key| !BESIDE.contains(key)) {
+        table.exclusive(key, KEY, "an attached system runs already; Tare reads its layers")?;
+    }
+    let own = ["address", "data", "read_only"];
+    let written = item.table(KEY, &[&own, TARGETS].concat())?;
+    let mut targets = TARGETS.iter().filter_map(|key| written.get(key));
+    let (Some(target), None) = (targets.next(), targets.next()) else {
+        return Err(item.bad_value(
+            "say which processes are the system by one of unit, container, pid and cgroup",
+        ));
+    };
+    let address = written.need("address")?;
+    let why = "an address is an IP address and a port, such as 10.0.0.5:9042";
+    Ok(Some(Attach {
+        target: read_target(&target)?,
+        address: address.text()?.parse().map_err(|_| address.bad_value(why))?,
+        data: written.get("data").map(|item| absolute(&item)).transpose()?,
+        read_only: written.flag("read_only")?,
+    }))
+}
+
+fn read_target(item: &Item<'_>) -> Result<AttachTarget, StudyError> {
+    match item.key() {
+        "pid" => {
+            let pid = item.whole(1..=PID_MAX)?;
+            Ok(AttachTarget::Pid(u32::try_from(pid).unwrap_or(u32::MAX)))
+        }
+        "cgroup" => Ok(AttachTarget::Cgroup(absolute(item)?)),
+        "unit" => match item.text()? {
+            unit if unit.contains('.') && !unit.contains('/') => {
+                Ok(AttachTarget::Unit(unit.into()))
+            }
+            _ => Err(item.bad_value("write the whole name of the unit, such as redis.service")),
+        },
+        _ => {
+            let parts = item.text()?.split_once(':');
+            let parts = parts.filter(|(engine, name)| ENGINES.contains(engine) && !name.is_empty());
+            let (engine, name) =
+                parts.ok_or_else(|| item.bad_value("write docker:NAME or podman:NAME"))?;
+            Ok(AttachTarget::Container { engine: engine.into(), name: name.into() })
+        }
+    }
+}
+
+/// Reads an absolute path without `..`.
+fn absolute(item: &Item<'_>) -> Result<PathBuf, StudyError> {
+    let path = Path::new(item.text()?);
+    let up = path.components().any(|part| part == Component::ParentDir);
+    match path.is_absolute() && !up {
+        true => Ok(path.into()),
+        false => Err(item.bad_value("write an absolute path without ..")),
+    }
+}
+
+/// The parts of a study that an attached environment restricts.
+pub(super) struct Around<'a> {
+    pub(super) environments: &'a [EnvironmentSpec],
+    pub(super) schedule: &'a ScheduleSpec,
+    pub(super) system: &'a SystemSpec,
+    /// Whether the load or the system is on other hosts.
+    pub(super) is_elsewhere: bool,
+}
+
+/// Refuses what a study with an attached environment cannot have.
+pub(super) fn check(tables: &[Table<'_>], around: &Around<'_>) -> Result<(), StudyError> {
+    let Around { environments, schedule, system, is_elsewhere } = around;
+    let all = tables.iter().zip(*environments);
+    let attached: Vec<(&Table<'_>, &Attach)> =
+        all.filter_map(|(table, spec)| Some((table, spec.attach.as_ref()?))).collect();
+    let Some((table, first)) = attached.first() else { return Ok(()) };
+    let refuse = |why: &str| Err(table.need(KEY)?.bad_value(why));
+    if schedule.kind != ScheduleKind::Slices || schedule.data != DataStart::Loaded {
+        return refuse(
+            "Tare does not start an attached system; leave out kind = \"trials\" and data = \"restored\" of [schedule]",
+        );
+    }
+    if schedule.restarts > 0 {
+        return refuse(
+            "Tare does not restart an attached system; leave out restarts of [schedule]",
+        );
+    }
+    if *is_elsewhere {
+        return refuse(
+            "an attached system is on this host, and so is its client; leave out [[loader]] and hosts of [system]",
+        );
+    }
+    if system.instances().is_some_and(|count| count > 1) {
+        return refuse("an attached system is one instance; leave out instances of [system]");
+    }
+    for (table, spec) in tables.iter().zip(*environments) {
+        if spec.attach.is_none() && spec.network != Network::Host {
+            let why = "the client of an attached system is in the host's network namespace, which \
+                       reaches only network = \"host\"";
+            return Err(table.need("name")?.bad_value(why));
+        }
+        if !spec.host.is_as_is() {
+            let why = "tuning the host would change the attached system too; leave out host";
+            return Err(table.need("name")?.bad_value(why));
+        }
+    }
+    let alike = |(_, attach): &(&Table<'_>, &Attach)| attach.read_only == first.read_only;
+    if !attached.iter().all(alike) || (first.read_only && attached.len() < environments.len()) {
+        return refuse(
+            "the load is the same everywhere: every environment of a study is attached with read_only = true, or none is",
+        );
+    }
+    Ok(())
+}

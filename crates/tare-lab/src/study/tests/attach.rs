@@ -1,0 +1,63 @@
+//! Attached environments.
+
+use super::*;
+use crate::attach::{Attach, AttachTarget};
+
+const NATIVE: &str = "name = \"native\"\nruntime = \"process\"\n";
+
+/// Returns `GOOD` with an attached baseline, and without its other environment.
+fn attached(attach: &str) -> String {
+    let table = format!("name = \"native\"\nattach = {attach}\n");
+    GOOD.replace("[[environment]]\nname = \"box\"\nextends = \"native\"\n", "")
+        .replace(NATIVE, &table)
+}
+
+#[test]
+fn one_attached_system_is_a_study() {
+    let check = |words: &str, target: AttachTarget| {
+        let text = attached(&format!("{{ address = \"10.0.0.5:9042\", {words} }}"));
+        let study = read(&text);
+        let address = "10.0.0.5:9042".parse().unwrap();
+        let expect = Attach { target, address, data: None, read_only: false };
+        assert_eq!(study.attached().collect::<Vec<_>>(), [&expect]);
+        assert_eq!(study.environments[0].runtime, "attached");
+        let runtime = Layer::Runtime.text(&study.environments[0]);
+        assert!(runtime.starts_with("attached to "), "{runtime}");
+        assert_eq!(Layer::Cpu.text(&study.environments[0]), "as found");
+    };
+    check("pid = 7", AttachTarget::Pid(7));
+    check("unit = \"scylla-server.service\"", AttachTarget::Unit("scylla-server.service".into()));
+    check("cgroup = \"/a/b\"", AttachTarget::Cgroup("/a/b".into()));
+    let (engine, name) = ("podman".into(), "db".into());
+    check("container = \"podman:db\"", AttachTarget::Container { engine, name });
+}
+
+#[test]
+fn mistakes_of_attach_are_refused() {
+    let refused = |text: &str, expect: &str| {
+        let error = parse(text, "s.toml", &vocabulary()).expect_err(text).to_string();
+        assert!(error.contains(expect), "{error}");
+    };
+    let with = |words: &str| attached(&format!("{{ {words} }}"));
+    refused(&with("pid = 7"), "address");
+    refused(&with("address = \"10.0.0.5:9042\""), "one of unit, container, pid and cgroup");
+    refused(&with("address = \"10.0.0.5:1\", pid = 7, unit = \"a.service\""), "one of unit");
+    refused(&with("address = \"db:9042\", pid = 7"), "an IP address and a port");
+    refused(&with("address = \"1.1.1.1:1\", container = \"db\""), "write docker:NAME");
+    refused(&with("address = \"1.1.1.1:1\", unit = \"redis\""), "such as redis.service");
+    refused(&with("address = \"1.1.1.1:1\", cgroup = \"/a/../b\""), "without ..");
+    let good = with("address = \"1.1.1.1:1\", pid = 7");
+    refused(&good.replace("attach =", "cpu = \"pinned\"\nattach ="), "Tare reads its layers");
+    refused(&good.replace("rounds = 9", "kind = \"trials\""), "does not start");
+    refused(&good.replace("rounds = 9", "data = \"restored\""), "does not start");
+    refused(&good.replace("rounds = 9", "restarts = 2"), "does not restart");
+    refused(&(good.clone() + "[[loader]]\nhost = \"ssh:a\"\n"), "is on this host");
+    let other = |words: &str| format!("{good}[[environment]]\nname = \"b\"\n{words}\n");
+    refused(&other("extends = \"native\""), "no layers to inherit");
+    refused(&other("runtime = \"oci:runc\""), "only network");
+    refused(&other("runtime = \"process\"\nhost = \"tuned\""), "tuning the host");
+    refused(&other("runtime = \"attached\""), "attached");
+    let read_only = good.replace("pid = 7", "pid = 7, read_only = true");
+    refused(&(read_only + "[[environment]]\nname = \"b\"\nruntime = \"process\"\n"), "or none is");
+    read(&other("runtime = \"process\""));
+}
