@@ -19,22 +19,72 @@ struct Part {
     name: &'static str,
     bench: &'static str,
     words: &'static [&'static str],
+    title: &'static str,
+    /// What is compared, above its table.
+    about: &'static str,
 }
 
-const fn part(name: &'static str, bench: &'static str, words: &'static [&'static str]) -> Part {
-    Part { name, bench, words }
-}
-
-/// All parts in the order of the page.
+/// All parts.
 const PARTS: [Part; 8] = [
-    part("small-requests", "against_others", &[]),
-    part("reads", "database", &["reads"]),
-    part("shards", "database", &["shards"]),
-    part("compact", "database", &["compact"]),
-    part("inserts", "database", &["inserts"]),
-    part("start", "database", &["start"]),
-    part("stalls", "stall_truth", &["60"]),
-    part("agreement", "agreement", &["10"]),
+    Part {
+        name: "small-requests",
+        bench: "against_others",
+        words: &[],
+        title: "One small request",
+        about: "One row of 300 bytes for each request, 64 requests in flight, the server on one CPU and the client on \
+                the other: `tare db` loaded by `tare load`, and Redis by redis-benchmark, over 64 connections with one \
+                request each and over 2 with 32. Kernel: a server that answers without looking at a request, and a client \
+                that does not look at an answer, for the same bytes over as many sockets.",
+    },
+    Part {
+        name: "reads",
+        bench: "database",
+        words: &["reads"],
+        title: "Reads that miss",
+        about: "Random reads of rows that are not in memory, beside fio on the same file system.",
+    },
+    Part {
+        name: "shards",
+        bench: "database",
+        words: &["shards"],
+        title: "A second shard",
+        about: "Two shards on two CPUs against one on one; the client has to share their CPUs, so everything is doubled.",
+    },
+    Part {
+        name: "compact",
+        bench: "database",
+        words: &["compact"],
+        title: "Reads while tables are compacted",
+        about: "Latency of reads at a fixed rate with and without compactions under way.",
+    },
+    Part {
+        name: "inserts",
+        bench: "database",
+        words: &["inserts"],
+        title: "Inserts over time",
+        about: "Throughput while tables are flushed and compacted, and bytes written to disk for each byte of rows.",
+    },
+    Part {
+        name: "start",
+        bench: "database",
+        words: &["start"],
+        title: "Start",
+        about: "Time until the server answers: empty, after `kill -9`, and with tables.",
+    },
+    Part {
+        name: "stalls",
+        bench: "stall_truth",
+        words: &["60"],
+        title: "A server that stops",
+        about: "The p99.9 that `tare load` prints for a server that stops for 1 s in every 10, beside the calculated one.",
+    },
+    Part {
+        name: "agreement",
+        bench: "agreement",
+        words: &["10"],
+        title: "Latencies beside a packet capture",
+        about: "Percentiles that `tare load` prints, beside those of the same operations on the wire.",
+    },
 ];
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
@@ -58,7 +108,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         if publish {
             let page = root.join(PAGE);
             let text = fs::read_to_string(&page).with_context(|| format!("cannot read {PAGE}"))?;
-            let text = with_part(&text, part.name, &section(root, part, &output)?)?;
+            let text = with_part(&text, part.name, &section(root, part, &output)?);
             fs::write(&page, text).with_context(|| format!("cannot write {PAGE}"))?;
         }
     }
@@ -84,17 +134,19 @@ fn measure(root: &Path, part: &Part) -> anyhow::Result<String> {
     Ok(output)
 }
 
-/// Returns a part's text on the page: where and when it was measured, its summary (what follows the
-/// last empty line but one block of the output), and all that came before it, folded.
+/// Returns a part's text on the page: what it compares, where and when it was measured, its
+/// summary (what follows the first empty line of the output), and what came before that, folded.
 fn section(root: &Path, part: &Part, output: &str) -> anyhow::Result<String> {
     let (raw, summary) = output.split_once("\n\n").unwrap_or(("", output));
-    let command = ["cargo xtask bench --publish", part.name].join(" ");
-    let mut text =
-        format!("`{command}`, {}.\n\n```text\n{}\n```\n", machine(root)?, summary.trim_end());
+    let Part { name, title, about, .. } = part;
+    let machine = machine(root)?;
+    let mut text = format!(
+        "## {title}\n{about}\n\n`cargo xtask bench {name}`, {machine}.\n\n```text\n{}\n```\n",
+        summary.trim_end()
+    );
     if !raw.is_empty() {
-        text += &format!(
-            "\n<details><summary>Every run</summary>\n\n```text\n{raw}\n```\n\n</details>\n"
-        );
+        let folded = "<details><summary>Every run</summary>";
+        text += &format!("\n{folded}\n\n```text\n{raw}\n```\n\n</details>\n");
     }
     Ok(text)
 }
@@ -119,14 +171,15 @@ fn machine(root: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// Returns the page with a part's text in place of the text that it has.
-fn with_part(page: &str, name: &str, text: &str) -> anyhow::Result<String> {
+/// Returns the page with a part's text in place of the text that it has, or at the end.
+fn with_part(page: &str, name: &str, text: &str) -> String {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
-    let (before, rest) =
-        page.split_once(&begin).with_context(|| format!("{PAGE} has no line {begin:?}"))?;
-    let (_, after) =
-        rest.split_once(&end).with_context(|| format!("{PAGE} has no line {end:?}"))?;
-    Ok(format!("{before}{begin}\n{text}\n{end}{after}"))
+    let (before, after) = match page.split_once(&begin) {
+        Some((before, rest)) => (before, rest.split_once(&end).map_or("", |(_, after)| after)),
+        None => (page, ""),
+    };
+    let gap = if before.ends_with("\n\n") { "" } else { "\n" };
+    format!("{before}{gap}{begin}{text}{end}{after}")
 }
 
 #[cfg(test)]
@@ -134,19 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replaces_one_part_of_the_page() {
-        let page = "# A\n<!-- a -->\nold\n<!-- end of a -->\n<!-- b -->\n<!-- end of b -->\nend\n";
-        let new = with_part(page, "a", "new\n").unwrap();
-        let kept = "<!-- b -->\n<!-- end of b -->\nend\n";
-        assert_eq!(new, format!("# A\n<!-- a -->\n\nnew\n\n<!-- end of a -->\n{kept}"));
-        assert!(with_part(page, "c", "").is_err());
-    }
-
-    #[test]
-    fn page_has_a_place_for_every_part() {
-        let page = fs::read_to_string(crate::root().unwrap().join(PAGE)).unwrap();
-        for part in PARTS {
-            with_part(&page, part.name, "").unwrap();
-        }
+    fn replaces_one_part_of_the_page_or_adds_it() {
+        let page = with_part("# A\n", "a", "old\n");
+        assert_eq!(page, "# A\n\n<!-- a -->\nold\n<!-- end of a -->\n");
+        let both = with_part(&page, "b", "b\n");
+        let new = with_part(&both, "a", "new\n");
+        let kept = "<!-- b -->\nb\n<!-- end of b -->\n";
+        assert_eq!(new, format!("# A\n\n<!-- a -->\nnew\n<!-- end of a -->\n\n{kept}"));
     }
 }

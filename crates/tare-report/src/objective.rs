@@ -11,8 +11,8 @@ use crate::figures::{CostFormat, clean, cost, rate, with_interval};
 pub(crate) const HEAD: [&str; 4] =
     ["environment", "capacity, op/s [95 %]", "lost [95 %]", "slices that count"];
 
-/// Returns what is above the table, and its rows: the findings of one workload with a search. `None`
-/// if the workload has no objective.
+/// Returns what is above the table, and its rows: the findings of one workload with a search.
+/// `None` if the workload has no objective.
 pub(crate) fn table(
     record: &Record,
     analysis: &Analysis,

@@ -20,7 +20,6 @@ use crate::path::{self, PathSample};
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
-use crate::staircase;
 use crate::system::{BusyTime, OwnCounts, System};
 
 /// The CPU accounts at an edge.
@@ -148,11 +147,7 @@ impl Campaign<'_, '_> {
     ) -> Result<(), CampaignError> {
         let ScheduledSlice { position, environment: index, cell } = *scheduled;
         let workload = &self.study.workloads[cell.workload];
-        let rate_per_s = match cell.phase {
-            Phase::Capacity => None,
-            Phase::Latency | Phase::Traced => self.rates[cell.workload],
-            Phase::Slo => self.search_rate(index, cell.workload),
-        };
+        let rate_per_s = self.rate(index, cell);
         self.announce_slice(index, cell);
         let started_unix_ms = self.parts.clock.unix_ms();
         let seed = schedule::load_seed(self.seed, round, cell);
@@ -183,11 +178,7 @@ impl Campaign<'_, '_> {
                 doubts.extend(measured.probe_doubts.iter().cloned());
                 let paths = std::mem::take(&mut measured.load.paths);
                 slice.counters = path::counters(&paths);
-                if let (Phase::Slo, Some(slo)) = (cell.phase, workload.slo) {
-                    slice
-                        .counters
-                        .push(staircase::counter(objective::is_kept(slo, &measured.load)));
-                }
+                slice.counters.extend(objective::counter(cell.phase, workload.slo, &measured.load));
                 fill(&mut slice, measured);
                 self.learn_paths(index, &paths)?;
                 let plan = &self.parts.plan;

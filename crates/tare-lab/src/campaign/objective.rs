@@ -7,13 +7,26 @@ use hdrhistogram::serialization::Deserializer;
 
 use super::Campaign;
 use crate::driver::SliceLoad;
+use crate::probe::Counter;
+use crate::record::Phase;
+use crate::schedule::Cell;
 use crate::staircase;
 use crate::study::Slo;
 
 impl Campaign<'_, '_> {
+    /// Returns the rate of the next slice of a cell in an environment, in operations/s. `None` at
+    /// capacity, and while it is not known.
+    pub(super) fn rate(&mut self, index: usize, cell: Cell) -> Option<f64> {
+        match cell.phase {
+            Phase::Capacity => None,
+            Phase::Latency | Phase::Traced => self.rates[cell.workload],
+            Phase::Slo => self.search_rate(index, cell.workload),
+        }
+    }
+
     /// Returns the rate of the next slice of an environment: that after its recorded ones, or at
     /// first the fixed rate of the workload. `None` while that is not known.
-    pub(super) fn search_rate(&mut self, index: usize, workload: usize) -> Option<f64> {
+    fn search_rate(&mut self, index: usize, workload: usize) -> Option<f64> {
         let first = self.rates[workload];
         let name = self.members[index].name().to_string();
         let workload = self.study.workloads[workload].name.clone();
@@ -23,9 +36,15 @@ impl Campaign<'_, '_> {
     }
 }
 
+/// Returns the counter of a slice of the search.
+pub(super) fn counter(phase: Phase, slo: Option<Slo>, load: &SliceLoad) -> Option<Counter> {
+    let slo = slo.filter(|_| phase == Phase::Slo)?;
+    Some(staircase::counter(is_kept(slo, load)))
+}
+
 /// Returns whether a slice kept an objective. Operations that failed or were never sent count as
 /// slower than any other.
-pub(super) fn is_kept(slo: Slo, load: &SliceLoad) -> bool {
+fn is_kept(slo: Slo, load: &SliceLoad) -> bool {
     let read: Result<Histogram<u64>, _> =
         Deserializer::new().deserialize(&mut Cursor::new(&load.response));
     let Ok(response) = read else { return false };

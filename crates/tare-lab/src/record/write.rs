@@ -436,9 +436,9 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 
-/// Allows another phase in the table of slices: replaces the end of its list of phases. SQLite has no statement that changes a CHECK. Its
-/// manual recommends this procedure (lang_altertable.html, "Making other kinds of table schema
-/// changes").
+/// Allows another phase in the table of slices: replaces the end of its list of phases. SQLite has
+/// no statement that changes a CHECK. Its manual recommends this procedure (lang_altertable.html,
+/// "Making other kinds of table schema changes").
 fn admit_phase(transaction: &Transaction<'_>, end: &str, new: &str) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "writable_schema", true)?;
     let sql = "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) \
