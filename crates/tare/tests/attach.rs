@@ -85,8 +85,13 @@ fn container_of_docker_is_found() {
     if skipped(test, &[Need::Root, Need::Program("nft"), Need::Program("docker")]) {
         return;
     }
+    // In a thread of its own, which enters the network of the engine.
+    std::thread::spawn(move || container_is_found(test)).join().unwrap();
+}
+
+fn container_is_found(test: &str) {
     let bed = Bed::new();
-    let container = match bed.container() {
+    let container = match bed::enter_network_of_engine().and_then(|()| bed.container()) {
         Ok(container) => container,
         Err(said) => return skip(test, Reason::unavailable("docker", &said)),
     };

@@ -3,11 +3,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::socket_peercred;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tare_cql::request::{Settings, encode_query, encode_startup};
 use tare_db::report::{self, Report};
 use tare_testkit::cql::Connection;
@@ -241,6 +245,18 @@ impl Drop for Container {
         thread::sleep(Duration::from_secs(2));
         let _ = docker(&["rmi", "-f", &self.name]);
     }
+}
+
+/// Moves this thread, and what it starts, into the network namespace of docker's engine, in which it
+/// publishes ports. The engine of a test may have one of its own.
+pub(crate) fn enter_network_of_engine() -> Result<(), String> {
+    let given = std::env::var("DOCKER_HOST").unwrap_or_default();
+    let socket = given.strip_prefix("unix://").unwrap_or("/var/run/docker.sock");
+    let engine = UnixStream::connect(socket).map_err(|error| format!("{socket}: {error}"))?;
+    let pid = socket_peercred(&engine).unwrap().pid.as_raw_nonzero();
+    let network = fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
+    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+    Ok(())
 }
 
 fn docker(words: &[&str]) -> Result<String, String> {
