@@ -277,11 +277,23 @@ def check_errors(session):
     check_raises(
         "an unknown column", InvalidRequest, lambda: session.prepare("SELECT no FROM pairs")
     )
+    session.execute(
+        "CREATE TABLE collections (k int, c int, s int STATIC, l list<int>, m map<text, int>, "
+        "w set<text>, t tuple<int, text>, PRIMARY KEY (k, c))"
+    )
+    insert = session.prepare("INSERT INTO collections (k, c, s, l, m, w, t) VALUES (?, ?, ?, ?, ?, ?, ?)")
+    session.execute(insert, (1, 1, 7, [3, 1], {"b": 2, "a": 1}, {"y", "x"}, (5, "five")))
+    session.execute("UPDATE collections SET l = l + [2], m['c'] = 3, w = w - {'x'} WHERE k = 1 AND c = 1")
+    session.execute("INSERT INTO collections (k, c) VALUES (1, 2)")
+    first, second = session.execute("SELECT * FROM collections WHERE k = 1")
+    check("a list", first["l"], [3, 1, 2])
+    check("a map", dict(first["m"]), {"a": 1, "b": 2, "c": 3})
+    check("a set", set(first["w"]), {"y"})
+    check("a tuple", first["t"], (5, "five"))
+    check("a static column", [first["s"], second["s"]], [7, 7])
     refused = {
         "counters": "UPDATE scalars SET c_int = c_int + 1 WHERE id = 1",
-        "collections": "CREATE TABLE refused (k int PRIMARY KEY, c list<int>)",
         "user types": "CREATE TYPE refused (a int)",
-        "static columns": "CREATE TABLE refused (k int, c int, s int STATIC, PRIMARY KEY (k, c))",
         "indexes": "CREATE INDEX ON scalars (c_int)",
         "views": "CREATE MATERIALIZED VIEW v AS SELECT * FROM scalars WHERE id IS NOT NULL PRIMARY KEY (id)",
         "filtering without ALLOW FILTERING": "SELECT * FROM scalars WHERE c_int = 1",
