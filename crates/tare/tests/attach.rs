@@ -86,7 +86,8 @@ fn container_of_docker_is_found() {
         return;
     }
     // In a thread of its own, which enters the network of the engine.
-    std::thread::spawn(move || container_is_found(test)).join().unwrap();
+    let run = std::thread::spawn(move || container_is_found(test)).join();
+    run.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
 fn container_is_found(test: &str) {
