@@ -247,8 +247,8 @@ impl Drop for Container {
     }
 }
 
-/// Moves this thread, and what it starts, into the network namespace of docker's engine, in which it
-/// publishes ports. The engine of a test may have one of its own.
+/// Moves this thread, and what it starts, into the network namespace of docker's engine, in which
+/// it publishes ports. The engine of a test may have one of its own.
 pub(crate) fn enter_network_of_engine() -> Result<(), String> {
     let given = std::env::var("DOCKER_HOST").unwrap_or_default();
     let socket = given.strip_prefix("unix://").unwrap_or("/var/run/docker.sock");
