@@ -27,6 +27,7 @@ pub mod netns;
 pub mod nvme;
 pub mod process;
 pub mod program;
+pub mod tcp;
 pub mod undo;
 #[allow(unsafe_code, reason = "mount_setattr(2) has no safe interface")]
 pub mod user_namespace;

@@ -9,6 +9,7 @@ use tare_lab::environment::{AS_FOUND, LayerState};
 use tare_lab::judge::CPUS_ALLOWED;
 
 use super::target::Target;
+use crate::layer::confinement;
 use crate::storage::MountView;
 use crate::system::state;
 
@@ -26,7 +27,7 @@ pub(super) fn read(target: &Target, data: Option<&Path>) -> Vec<LayerState> {
         found("security", format!("Seccomp: {}", field("Seccomp"))),
         found("security.capabilities", capabilities.join(", ")),
         found("user", format!("its namespace {}, Uid: {}", namespace(pid, "user"), field("Uid"))),
-        found("apparmor", apparmor(pid)),
+        found("apparmor", confinement::profile_of(pid).unwrap_or("no profile".into())),
         found("cgroup", path),
         found("rootfs", MountView::root(pid).text()),
         found("storage", storage(target, data)),
@@ -58,13 +59,6 @@ fn cpus(pid: u32, group: Option<&Cgroup>) -> String {
     }
     let quota = group.and_then(|group| group.bandwidth().ok()).flatten();
     text + &quota.map_or("; no quota".into(), |quota| format!("; quota: {quota}"))
-}
-
-fn apparmor(pid: u32) -> String {
-    let own = ["apparmor/current", "current"].map(|file| format!("/proc/{pid}/attr/{file}"));
-    let profile = own.iter().find_map(|path| fs::read_to_string(path).ok());
-    let profile = profile.map(|text| text.trim().to_string()).filter(|text| !text.is_empty());
-    profile.unwrap_or_else(|| "no profile".into())
 }
 
 fn memory(group: &Cgroup) -> String {

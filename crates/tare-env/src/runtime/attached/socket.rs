@@ -8,12 +8,12 @@
 //! Limits: there, a connection of another client at the same moment counts as ours.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_host::process;
+use tare_host::tcp::{self, Socket, State};
 use tare_lab::attach::Attach;
 
 use super::named;
@@ -23,18 +23,6 @@ use super::target::Target;
 const LIMIT: Duration = Duration::from_secs(5);
 /// How often its sockets are looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(5);
-/// `TCP_ESTABLISHED` and `TCP_LISTEN` of the kernel, as `/proc/net/tcp` has them (proc_pid_net(5)).
-const ESTABLISHED: &str = "01";
-const LISTEN: &str = "0A";
-
-/// One line of a table of sockets.
-struct Socket {
-    local_port: u16,
-    remote_port: u16,
-    state: String,
-    inode: u64,
-}
-
 /// Checks that the system answers, and returns the process of another program that listens on the
 /// address for it, if there is one.
 ///
@@ -55,12 +43,12 @@ pub(super) fn check(attach: &Attach, target: &Target) -> Result<Option<u32>, Str
     loop {
         let now = inodes(&target.pids());
         let is_ours = |socket: &Socket| {
-            socket.state == ESTABLISHED
-                && (!is_here || socket.remote_port == own_port)
+            socket.state == State::Established
+                && (!is_here || socket.remote.port() == own_port)
                 && now.contains(&socket.inode)
                 && !before.contains(&socket.inode)
         };
-        if sockets(&pid.to_string()).iter().any(is_ours) {
+        if tcp::sockets(&pid.to_string()).iter().any(is_ours) {
             let listener = listener(address).filter(|other| !target.pids().contains(other));
             return Ok(listener.filter(|_| !is_here));
         }
@@ -82,54 +70,14 @@ fn own_namespace() -> Option<u64> {
 
 /// Returns the process that listens on a port in the network namespace of this process.
 fn listener(address: SocketAddr) -> Option<u32> {
-    let listens = |socket: &Socket| socket.state == LISTEN && socket.local_port == address.port();
+    let listens =
+        |socket: &Socket| socket.state == State::Listen && socket.local.port() == address.port();
     let wanted: BTreeSet<u64> =
-        sockets("thread-self").into_iter().filter(listens).map(|one| one.inode).collect();
-    process::all().into_iter().find(|pid| !inodes(&[*pid]).is_disjoint(&wanted))
+        tcp::sockets("thread-self").into_iter().filter(listens).map(|one| one.inode).collect();
+    process::all().into_iter().find(|pid| !tcp::open_inodes(*pid).is_disjoint(&wanted))
 }
 
 /// Returns the inodes of all sockets that these processes have open.
 fn inodes(pids: &[u32]) -> BTreeSet<u64> {
-    let files = |pid: &u32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links = pids.iter().flat_map(files).filter_map(|file| fs::read_link(file.path()).ok());
-    links
-        .filter_map(|link| {
-            let text = link.to_str()?.strip_prefix("socket:[")?;
-            text.strip_suffix(']')?.parse().ok()
-        })
-        .collect()
-}
-
-/// Reads the TCP sockets of the network namespace of a process.
-fn sockets(process: &str) -> Vec<Socket> {
-    let table = |name| fs::read_to_string(format!("/proc/{process}/net/{name}"));
-    let tables = ["tcp", "tcp6"].map(|name| table(name).unwrap_or_default());
-    tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(socket).collect()
-}
-
-/// Reads `0: 0100007F:18EB 0100007F:D4A2 01 ... INODE ...`.
-fn socket(line: &str) -> Option<Socket> {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let port = |field: &str| u16::from_str_radix(field.rsplit_once(':')?.1, 16).ok();
-    Some(Socket {
-        local_port: port(fields.get(1)?)?,
-        remote_port: port(fields.get(2)?)?,
-        state: (*fields.get(3)?).to_string(),
-        inode: fields.get(9)?.parse().ok()?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sockets_are_read_from_the_table() {
-        let line = "   1: 0100007F:18EB 0100007F:D4A2 01 00000000:00000000 00:00000000 00000000 \
-                    0        0 4711 1 0000000000000000 20 4 30 10 -1";
-        let found = socket(line).unwrap();
-        assert_eq!((found.local_port, found.remote_port), (6379, 54434));
-        assert_eq!((found.state.as_str(), found.inode), (ESTABLISHED, 4711));
-        assert!(socket("  sl  local_address rem_address").is_none());
-    }
+    pids.iter().flat_map(|pid| tcp::open_inodes(*pid)).collect()
 }

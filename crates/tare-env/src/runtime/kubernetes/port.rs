@@ -1,13 +1,13 @@
 //! The port of a pod that the cluster or the network plugin sends on: a service, a port of the
 //! node, a port that the pod asks for.
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use tare_host::journal::Entry;
 use tare_host::netns;
+use tare_host::tcp::{self, Socket, State};
 use tare_kube::NewService;
 use tare_lab::PartError;
 use tare_lab::environment::LayerState;
@@ -19,18 +19,6 @@ use crate::layer::network::{self, PORT};
 
 /// How long the pod may take to accept a connection.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-
-/// The state of an open connection in /proc/PID/net/tcp (`TCP_ESTABLISHED`).
-const ESTABLISHED: &str = "01";
-
-/// A connection in the pod's network namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Connection {
-    pub(super) local: SocketAddrV4,
-    pub(super) remote: SocketAddrV4,
-    /// Of the socket.
-    pub(super) inode: u64,
-}
 
 impl Pod {
     /// Returns the journal entry of the service, if the network has one.
@@ -98,7 +86,7 @@ impl Pod {
             Ok(Ok(_open)) => {
                 // A proxy in the pod has a connection of its own too, within the pod.
                 let is_new =
-                    |one: &Connection| !before.contains(one) && *one.local.ip() == running.address;
+                    |one: &Socket| !before.contains(one) && *one.local.ip() == running.address;
                 match connections(pid).into_iter().find(is_new) {
                     Some(new) => {
                         let (to, from) = (new.local, new.remote.ip());
@@ -139,59 +127,9 @@ fn dataplane(network: Network) -> String {
     }
 }
 
-/// Returns the open connections of a process's network namespace, those of IPv6 sockets that carry
-/// IPv4 included.
-pub(super) fn connections(pid: u32) -> Vec<Connection> {
-    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/net/{file}"));
-    let texts = ["tcp", "tcp6"].map(|file| read(file).unwrap_or_default());
-    texts.iter().flat_map(|text| text.lines().filter_map(connection)).collect()
-}
-
-/// Parses a line of /proc/PID/net/tcp or tcp6, if it is an open connection.
-fn connection(line: &str) -> Option<Connection> {
-    let mut words = line.split_whitespace().skip(1);
-    let (local, remote) = (words.next()?, words.next()?);
-    if words.next()? != ESTABLISHED {
-        return None;
-    }
-    // Queues, timers, user and the rest of them come between (proc_net_tcp.rst).
-    let inode = words.nth(5)?.parse().ok()?;
-    Some(Connection { local: address(local)?, remote: address(remote)?, inode })
-}
-
-/// Parses `0100007F:1F90`: words of 32 bits in the order of this host's memory. The last word of an
-/// IPv6 address that carries an IPv4 address is that address.
-fn address(text: &str) -> Option<SocketAddrV4> {
-    let (address, port) = text.split_once(':')?;
-    let word = address.get(address.len().checked_sub(8)?..)?;
-    let bytes = u32::from_str_radix(word, 16).ok()?.to_ne_bytes();
-    Some(SocketAddrV4::new(bytes.into(), u16::from_str_radix(port, 16).ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn open_connections_are_read_from_both_tables() {
-        let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
-        let (pod, client) = (word([10, 244, 0, 5]), word([198, 18, 0, 1]));
-        let mapped = format!("0000000000000000{:08X}", u32::from_be(0x0000_FFFF));
-        let expect = Connection {
-            local: "10.244.0.5:9042".parse().unwrap(),
-            remote: "198.18.0.1:40000".parse().unwrap(),
-            inode: 4711,
-        };
-        for (prefix, state, open) in
-            [("", "01", true), (&*mapped, "01", true), ("", "0A", false), ("", "08", false)]
-        {
-            let line = format!(
-                "   0: {prefix}{pod}:2352 {prefix}{client}:9C40 {state} \
-                 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 20"
-            );
-            let expect = open.then(|| expect.clone());
-            assert_eq!(connection(&line), expect, "{line}");
-        }
-        assert_eq!(connection("  sl  local_address rem_address   st tx_queue"), None);
-    }
+/// Returns the open connections of a process's network namespace.
+pub(super) fn connections(pid: u32) -> Vec<Socket> {
+    let mut sockets = tcp::sockets(&pid.to_string());
+    sockets.retain(|socket| socket.state == State::Established);
+    sockets
 }

@@ -1,19 +1,18 @@
 //! The layer `sidecar`: a second container in the pod, which does nothing or is a TCP proxy before
 //! the system. Its CPU time is an account of its own, beside that of the system.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tare_host::tcp::{self, Socket};
 use tare_host::{netns, process};
 use tare_kube::{PodMount, Sidecar as Container};
 use tare_lab::PartError;
 use tare_lab::environment::LayerState;
 use tare_lab::layer::{Network, Sidecar};
 
-use super::port::{ANSWER_LIMIT, Connection, connections};
+use super::port::{ANSWER_LIMIT, connections};
 use super::{KubernetesError, Pod, Running};
 use crate::layer::network;
 use crate::layer::rootfs::PROGRAM;
@@ -108,10 +107,10 @@ impl Pod {
             Ok(Err(error)) => return (format!("{dialled} does not answer ({error})"), false),
             Err(error) => return (tare_host::error_line(&error), false),
         };
-        let is_new = |one: &Connection| !before.contains(one) && one.local.port() == running.front;
+        let is_new = |one: &Socket| !before.contains(one) && one.local.port() == running.front;
         let deadline = Instant::now() + ACCEPT_LIMIT;
         loop {
-            let sockets = sockets(pid);
+            let sockets = tcp::open_inodes(pid);
             let all = connections(pid);
             let ours = all.iter().find(|one| is_new(one) && sockets.contains(&one.inode));
             match ours {
@@ -124,33 +123,5 @@ impl Pod {
                 None => thread::sleep(Duration::from_millis(5)),
             }
         }
-    }
-}
-
-/// Returns the inodes of the sockets that a process has open.
-fn sockets(pid: u32) -> BTreeSet<u64> {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let inode = |link: std::path::PathBuf| {
-        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-    };
-    files.filter_map(|file| inode(fs::read_link(file.path()).ok()?)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sockets_of_this_process_are_found() {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let server = listener.accept().unwrap().0;
-        let (pid, local) = (std::process::id(), server.local_addr().unwrap());
-        let sockets = sockets(pid);
-        let found = connections(pid).into_iter().find(|one| {
-            local == std::net::SocketAddr::from(one.local)
-                && client.local_addr().unwrap() == std::net::SocketAddr::from(one.remote)
-        });
-        assert!(sockets.contains(&found.unwrap().inode));
     }
 }
