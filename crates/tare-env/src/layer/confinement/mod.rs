@@ -231,7 +231,7 @@ pub(crate) fn read(confinement: Confinement, pids: &[u32]) -> Vec<LayerState> {
     }
     if confinement.apparmor != Apparmor::None {
         let wanted = confinement.apparmor;
-        let found = profile_of(first);
+        let found = profile_of(first).unwrap_or("unreadable".into());
         let in_force = is_profile(wanted, &found);
         add(Layer::Apparmor, wanted.to_string(), (found, in_force));
     }
@@ -277,11 +277,11 @@ fn read_user(pid: u32) -> (String, bool) {
 }
 
 /// Returns the AppArmor profile of a process with its mode, such as `tare-ab12-e0 (enforce)`.
-fn profile_of(pid: u32) -> String {
+pub(crate) fn profile_of(pid: u32) -> Option<String> {
     let read = |path: &str| fs::read_to_string(format!("/proc/{pid}/attr/{path}"));
     let found = read("apparmor/current").or_else(|_| read("current")).unwrap_or_default();
     let found = found.trim().trim_end_matches('\0');
-    (if found.is_empty() { "unreadable" } else { found }).to_string()
+    (!found.is_empty()).then(|| found.to_string())
 }
 
 /// Returns whether a profile is the wanted one and enforced. `unconfined` has no mode.
