@@ -80,13 +80,8 @@ impl TuningDaemon<'_> {
                 "labels": labels,
                 "annotations": { "tare.tune/plan": format!("{:016x}", hasher.finish()) },
             },
-            "spec": {
-                "automountServiceAccountToken": false,
-                "enableServiceLinks": false,
-                "hostPID": true,
-                "hostNetwork": true,
+            "spec": node_pod::as_the_node(json!({
                 "nodeSelector": nodes,
-                "tolerations": [{ "operator": "Exists" }],
                 "terminationGracePeriodSeconds": REVERT_S,
                 "containers": [{
                     "name": "tune",
@@ -94,15 +89,10 @@ impl TuningDaemon<'_> {
                     "imagePullPolicy": "IfNotPresent",
                     "command": self.command("apply"),
                     "lifecycle": { "preStop": { "exec": { "command": self.command("revert") } } },
-                    "securityContext": {
-                        "privileged": true,
-                        "readOnlyRootFilesystem": true,
-                        "runAsUser": 0,
-                    },
                     "volumeMounts": mounts,
                 }],
                 "volumes": volumes,
-            },
+            })),
         });
         [
             json!({

@@ -108,32 +108,34 @@ pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": { "name": NAME, "namespace": namespace, "labels": { RUN_LABEL: run } },
-        "spec": {
+        "spec": as_the_node(json!({
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
-            "automountServiceAccountToken": false,
-            "enableServiceLinks": false,
-            "hostPID": true,
-            "hostNetwork": true,
             "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [{ "matchFields": [field] }],
             }}},
-            "tolerations": [{ "operator": "Exists" }],
             "containers": [{
                 "name": CONTAINER,
                 "image": node.pause_image().unwrap_or("IMAGE-OF-THE-PAUSE-PROGRAM"),
                 "imagePullPolicy": "Never",
                 "command": ["/usr/bin/sleep", "infinity"],
-                "securityContext": {
-                    "privileged": true,
-                    "readOnlyRootFilesystem": true,
-                    "runAsUser": 0,
-                },
                 "volumeMounts": mounts,
             }],
             "volumes": volumes,
-        },
+        })),
     })
+}
+
+/// Adds to the specification of a pod what its only container needs to act on the node.
+pub(crate) fn as_the_node(mut spec: Value) -> Value {
+    spec["automountServiceAccountToken"] = json!(false);
+    spec["enableServiceLinks"] = json!(false);
+    spec["hostPID"] = json!(true);
+    spec["hostNetwork"] = json!(true);
+    spec["tolerations"] = json!([{ "operator": "Exists" }]);
+    spec["containers"][0]["securityContext"] =
+        json!({ "privileged": true, "readOnlyRootFilesystem": true, "runAsUser": 0 });
+    spec
 }
 
 impl NodePod {
