@@ -139,6 +139,21 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     }
 }
 
+/// Returns the quantile of the answered operations that is a percentile of all, with the missing
+/// ones counted as slower than any other; `None` if the percentile falls among those.
+///
+/// ```
+/// use tare_stats::quantile_of_answered;
+///
+/// assert_eq!(quantile_of_answered(50.0, 100, 100), Some(1.0));
+/// assert_eq!(quantile_of_answered(50.0, 100, 102), None);
+/// ```
+pub fn quantile_of_answered(percent: f64, answered: u64, missing: u64) -> Option<f64> {
+    // The rank of the percentile among all, from 1, counted as HdrHistogram counts.
+    let rank = (percent / 100.0 * (answered + missing) as f64).ceil().max(1.0);
+    (rank <= answered as f64).then(|| rank / answered as f64)
+}
+
 /// Returns the logs of the ratios `over / under`, one per round. Leaves out pairs in which a side
 /// is not above 0.
 pub fn log_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {

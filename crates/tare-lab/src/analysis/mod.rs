@@ -254,7 +254,9 @@ fn finding(
         throughput_cost: cost(capacity.fall(Cell::throughput_per_s)),
         response,
         service,
-        slo: objective::figures(record, workload, name, (!is_baseline).then_some(baseline)),
+        slo: (search.slices > 0)
+            .then(|| objective::figures(record, workload, name, (!is_baseline).then_some(baseline)))
+            .flatten(),
         client_cpu_us: capacity.level(Cell::client_cpu_us),
         client_cpu_share: capacity.here.client_cpu_share(client_cpus(record)),
         doubts,

@@ -4,6 +4,7 @@ use std::io::Cursor;
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
+use tare_stats::quantile_of_answered;
 
 use super::Campaign;
 use crate::driver::SliceLoad;
@@ -49,11 +50,9 @@ fn is_kept(slo: Slo, load: &SliceLoad) -> bool {
         Deserializer::new().deserialize(&mut Cursor::new(&load.response));
     let Ok(response) = read else { return false };
     let failed: u64 = load.errors.iter().map(|(_, count)| count).sum();
-    let all = response.len() + load.unsent + failed;
-    // The rank of the percentile among all, from 1, counted as HdrHistogram counts.
-    let rank = (slo.percentile / 100.0 * all as f64).ceil().max(1.0);
-    let answered = response.len() as f64;
-    rank <= answered && slo.is_kept(response.value_at_quantile(rank / answered) as f64)
+    let missing = load.unsent + failed;
+    quantile_of_answered(slo.percentile, response.len(), missing)
+        .is_some_and(|quantile| slo.is_kept(response.value_at_quantile(quantile) as f64))
 }
 
 #[cfg(test)]

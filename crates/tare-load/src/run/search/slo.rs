@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use tare_stats::quantile_of_answered;
 use tare_std::units::nanoseconds;
 
 use crate::report::histogram::Histogram;
@@ -42,12 +43,9 @@ impl Slo {
     /// Returns the limited latencies, with `missing` operations counted as slower than any; `None`
     /// if the percentile falls among those.
     pub(super) fn latencies_ns(&self, response: &Histogram, missing: u64) -> Vec<Option<u64>> {
-        let all = response.len() + missing;
         let latency = |limit: &Limit| {
-            // The rank of the percentile among all, from 1, counted as HdrHistogram counts.
-            let rank = (limit.percentile / 100.0 * all as f64).ceil().max(1.0);
-            let answered = response.len() as f64;
-            (rank <= answered).then(|| response.value_at_quantile(rank / answered))
+            let quantile = quantile_of_answered(limit.percentile, response.len(), missing)?;
+            Some(response.value_at_quantile(quantile))
         };
         self.0.iter().map(latency).collect()
     }
