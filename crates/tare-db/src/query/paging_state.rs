@@ -9,6 +9,7 @@
 //! All numbers are big-endian.
 
 use tare_cql::request::Settings;
+use tare_store::read::Row;
 
 use crate::query::failure::Failure;
 
@@ -33,6 +34,19 @@ impl PagingState {
             Failure::Protocol("Invalid value for the paging state: not one of this server".into())
         };
         settings.paging_state.map(|state| Self::decode(state).ok_or_else(foreign)).transpose()
+    }
+
+    /// Moves to a row. `is_same`: its partition is that of the row before.
+    #[inline]
+    pub(crate) fn move_to(&mut self, row: &Row<'_>, is_same: bool) {
+        if !is_same {
+            self.token = row.token;
+            self.key.clear();
+            self.key.extend_from_slice(row.key);
+            self.in_partition = 0;
+        }
+        self.clustering.clear();
+        self.clustering.extend_from_slice(row.clustering);
     }
 
     /// Encodes the state for the client.

@@ -81,14 +81,7 @@ impl ResultPage {
             }
         }
         self.seen += 1;
-        if !is_same {
-            last.token = row.token;
-            last.key.clear();
-            last.key.extend_from_slice(row.key);
-            last.in_partition = 0;
-        }
-        last.clustering.clear();
-        last.clustering.extend_from_slice(row.clustering);
+        last.move_to(row, is_same);
         if !is_wanted {
             return Next::Row;
         }

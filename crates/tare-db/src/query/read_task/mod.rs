@@ -448,14 +448,7 @@ impl ResultPage {
             return Next::Stop;
         }
         self.seen += 1;
-        if !is_same {
-            last.token = row.token;
-            last.key.clear();
-            last.key.extend_from_slice(row.key);
-            last.in_partition = 0;
-        }
-        last.clustering.clear();
-        last.clustering.extend_from_slice(row.clustering);
+        last.move_to(row, is_same);
         if !tests.is_empty() {
             self.seen_bytes += row.key.len() + row.clustering.len() + row.cells.len();
         }
