@@ -28,8 +28,8 @@
 //! Limits: one instance; no loaders on other hosts. A pod competes with the weight that the kubelet
 //! gives its class, which is read back: a pod without a request has almost none. A kubelet with
 //! static CPU manager takes the CPUs of pinned pods away from all others while they exist, frozen
-//! or not, so that a study with both on a small node needs `schedule = "trials"`; the read-back of
-//! the cpu layer sees it.
+//! or not, so that a study with both on a small node needs `schedule.kind = "trials"`; the
+//! read-back of the cpu layer sees it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
