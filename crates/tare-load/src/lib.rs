@@ -1,6 +1,7 @@
-//! The load generator: asks a CQL server for operations as fast as it answers (closed loop) or on
-//! a schedule (open loop), and counts what comes back. `run` makes one load and reports on it;
-//! `engine` keeps connections to several systems open and loads one of them at a time.
+//! The load generator: asks a server of CQL, Redis or memcached for operations as fast as it
+//! answers (closed loop) or on a schedule (open loop), and counts what comes back. `run` makes one
+//! load and reports on it; `engine` keeps connections to several systems open and loads one of them
+//! at a time.
 //!
 //! One thread per CPU, many requests in flight per connection, no allocation per operation.
 //! Response time counts from the intended start, service time from the send. Every operation
