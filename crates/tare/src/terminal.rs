@@ -28,8 +28,8 @@ pub(crate) fn style() -> Style {
     }
 }
 
-/// Reads one line of standard input. On a terminal, `prompt` is printed first and what is arguments
-/// is not shown.
+/// Reads one line of standard input. On a terminal, `prompt` is printed first and what is typed is
+/// not shown.
 pub(crate) fn read_secret(prompt: &str) -> io::Result<String> {
     let input = io::stdin();
     let hidden = match input.is_terminal() {
@@ -51,7 +51,7 @@ pub(crate) fn read_secret(prompt: &str) -> io::Result<String> {
     Ok(line)
 }
 
-/// Keeps the terminal from showing what is arguments, until dropped.
+/// Keeps the terminal from showing what is typed, until dropped.
 struct EchoOff(Termios);
 
 impl EchoOff {

@@ -82,7 +82,7 @@ pub enum Command {
     Check(Check),
     /// Copy a record without names, addresses, paths and serial numbers
     Share(Share),
-    /// List runtimes, layers, systems, drivers, probes, studies and knobs
+    /// List runtimes, layers, storage, systems, drivers, probes, studies, workloads and knobs
     List(List),
     /// Check what can be measured on this host, what is missing and what is left over
     Doctor(Doctor),
