@@ -134,7 +134,7 @@ impl Layer {
     pub const fn help(self) -> &'static str {
         match self {
             Self::Runtime => {
-                "what runs the system: a plain process, a container runtime, an engine or a virtual machine"
+                "what runs the system: a plain process, a container runtime, an engine, a pod or a virtual machine"
             }
             Self::Network => "the path between the client and the system",
             Self::Cpu => "the CPUs of the system, and its share of them",
