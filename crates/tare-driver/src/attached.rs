@@ -20,7 +20,7 @@ pub enum AttachedError {
     NoKeys,
     #[error(
         "read_only = true: workload {workload:?} has no table of yours; write workload = \"mine.toml\" \
-         (docs/guides/load.md), with reads only"
+         (docs/reference/load-spec.md), with reads only"
     )]
     NoTable { workload: String },
     #[error(

@@ -158,8 +158,8 @@ fn mistakes_are_one_line_each() {
     let bed = Bed::new();
     let (redis, other) = (bed.redis(), bed.redis());
     let before = HostState::read();
-    let check = |system: &str, target: &str, port: u16, expect: &str| {
-        let output = weigh(bed.path(), &study(system, &attach("mine", target, port)), &[]);
+    let check_with = |words: &[&str], system: &str, target: &str, port: u16, expect: &str| {
+        let output = weigh(bed.path(), &study(system, &attach("mine", target, port)), words);
         assert!(!output.status.success(), "{target} is accepted");
         let said = stderr(&output);
         let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("tare: ")).collect();
@@ -167,7 +167,12 @@ fn mistakes_are_one_line_each() {
         assert!(errors[0].contains(expect), "{expect:?} is not in {said}");
         let _ = fs::remove_file(bed.path().join("s.tare"));
     };
+    let check = |system: &str, target: &str, port: u16, expect: &str| {
+        check_with(&[], system, target, port, expect);
+    };
     let mine = format!("pid = {}", redis.pid());
+    let elsewhere = ["--hosts", "ssh:nowhere"];
+    check_with(&elsewhere, "redis", &mine, redis.port, "is attached to a system of this host");
     check("redis", "pid = 4194303", redis.port, "there is no process 4194303");
     check("redis", &mine, free_port(), "answer");
     check("redis", &mine, other.port, &format!("process {} (redis-server) answers", other.pid()));

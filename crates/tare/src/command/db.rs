@@ -81,10 +81,11 @@ fn serve_data(options: &Db) -> anyhow::Result<Exit> {
         let exit = match &error {
             DbError::Listen { .. }
             | DbError::ServeMetrics { .. }
-            | DbError::MetricsExposed { .. }
             | DbError::Placement(_)
             | DbError::Memory(_) => Exit::Host,
-            DbError::Access(AccessError::Insecure { .. }) => Exit::Usage,
+            DbError::Access(AccessError::Insecure { .. }) | DbError::MetricsExposed { .. } => {
+                Exit::Usage
+            }
             DbError::Access(AccessError::Auth(_) | AccessError::Tls(_)) => Exit::Input,
             _ => Exit::Failure,
         };

@@ -87,6 +87,10 @@ fn makes_pods(command: &Command) -> bool {
     let read = match command {
         Command::Weigh(options) => crate::campaign::study::read(&options.study, options.quick),
         Command::Explain(options) => crate::campaign::study::read(&options.what, false),
+        Command::Tune(tune) => match &tune.command {
+            TuneCommand::Prove(options) => crate::campaign::study::read(&options.study, false),
+            _ => return false,
+        },
         _ => return false,
     };
     read.is_ok_and(|(study, _)| {

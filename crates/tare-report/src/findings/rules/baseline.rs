@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
         sentence: "A/A control: {control} server CPU per operation between two copies of the baseline. Ignore costs of \
                    that size.",
         details: "",
-        advice: "Repeat with more rounds or a larger --budget, on a quieter host, or with schedule = \"trials\", which \
+        advice: "Repeat with more rounds or a larger --budget, on a quieter host, or with schedule.kind = \"trials\", which \
                  restarts every environment in each round.",
         expected: "",
         expected_from: "",

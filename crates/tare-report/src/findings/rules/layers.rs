@@ -136,7 +136,7 @@ pub(super) const RULES: &[Rule] = &[
         "`cpu` goes from `pinned` to `shared`, and the cost is a claim",
         "Dedicate CPUs to the database.",
         "docker run --cpuset-cpus LIST (Kubernetes: Guaranteed and whole CPUs with the static CPU manager); tare tune flags \
-         --for docker chooses the list. Keep interrupts off these CPUs: tare tune apply --only interrupts.",
+         --for docker chooses the list. tare tune apply --only interrupts keeps interrupts off them.",
     ),
     cost!(
         "cpu_quota",

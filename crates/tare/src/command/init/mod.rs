@@ -119,7 +119,8 @@ fn text(proposal: &Proposal, running: &[RunningSystem], file: &str) -> String {
     for one in running.iter().filter(|one| one.system == system) {
         line(format_args!(
             "# One runs here ({one}). The study starts others beside it, with data of their own, and leaves it alone; \
-             \n# it is better stopped while figures are taken, since it uses the same CPUs."
+             \n# it is better stopped while figures are taken, since it uses the same CPUs. To weigh the running one \
+             itself:\n# docs/guides/attach.md."
         ));
     }
     let stem = Path::new(file).file_stem().map(|stem| stem.to_string_lossy());
