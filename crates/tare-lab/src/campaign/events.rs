@@ -57,6 +57,10 @@ pub enum Event<'e> {
         window: Duration,
         chosen: &'e AutoWindow,
     },
+    /// The environments warm up, all of them together for this long.
+    WarmingUp {
+        takes: Duration,
+    },
     /// An environment is started again; `start` counts from 0.
     Restarting {
         name: &'e str,

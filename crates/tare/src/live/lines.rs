@@ -12,6 +12,9 @@ use crate::stream::say;
 /// Least time between two lines about progress.
 const INTERVAL: Duration = Duration::from_secs(10);
 
+/// A warm-up that is shorter gets no line.
+const SHORT: Duration = Duration::from_secs(2);
+
 /// Returns a line about a notable event, for all views.
 pub(super) fn line(event: &Event<'_>) -> Option<String> {
     match event {
@@ -33,6 +36,9 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
             Some(format!("{workload}: {in_flight} {what} ({})", tare_report::climb_text(climb)))
         }
         Event::Stage(Stage::ChoosingWindow) => Some("choosing the length of slices".into()),
+        Event::WarmingUp { takes } if *takes >= SHORT => {
+            Some(format!("warming up, {} left", minutes(*takes)))
+        }
         Event::WindowChosen { window, chosen } => Some(window_chosen(*window, chosen)),
         Event::Restarting { name, start } => Some(format!("{name}: start {}", start + 1)),
         Event::Calibrated { workload, capacity_per_s, rate_per_s } => Some(format!(

@@ -132,6 +132,7 @@ impl Observer for EventLog<'_> {
             Event::RoundStarted { round, .. } => format!("round {round}"),
             // Other events cover these.
             Event::SliceStarting { .. }
+            | Event::WarmingUp { .. }
             | Event::ExtraRoundStarted { .. }
             | Event::Doubted { .. } => return,
             Event::SliceDone { slice, .. } => format!("slice {}.{}", slice.round, slice.position),

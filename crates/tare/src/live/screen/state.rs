@@ -203,6 +203,7 @@ impl State {
                 self.left = Some((*left, now));
                 self.analysis = Some((*analysis).clone());
             }
+            Event::WarmingUp { takes } => self.left = Some((*takes, now)),
             Event::Climbed { .. }
             | Event::Calibrated { .. }
             | Event::WindowChosen { .. }

@@ -66,7 +66,10 @@ fn stage(context: &DrawContext<'_>) -> String {
             let up = state.environments.iter().filter(|one| up(&one.status)).count();
             format!("starting environments, {up} of {}", state.environments.len())
         }
-        Stage::WarmingUp => "warming up".to_string(),
+        Stage::WarmingUp => match state.left(context.now) {
+            Some(left) => format!("warming up, {} left", minutes(left)),
+            None => "warming up".to_string(),
+        },
         Stage::Climbing => "finding the load that saturates the baseline".to_string(),
         Stage::ChoosingWindow => "choosing the length of slices".to_string(),
         Stage::Calibrating => "finding the baseline's capacity".to_string(),
