@@ -7,6 +7,8 @@ struct Scripted {
     edges: Vec<Edge>,
     /// Waits for a message before its edges.
     gate: Option<mpsc::Receiver<()>>,
+    /// Gets a message after them.
+    begun: Option<mpsc::Sender<()>>,
     asked: mpsc::Sender<Pacing>,
 }
 
@@ -41,6 +43,9 @@ impl Driver for Scripted {
             gate.recv_timeout(Duration::from_secs(10))?;
         }
         self.edges.iter().for_each(|one| edge(*one));
+        if let Some(begun) = &self.begun {
+            begun.send(())?;
+        }
         Ok(self.load.clone())
     }
 
@@ -117,9 +122,11 @@ fn loads_add_up_and_rate_is_divided() {
         load: load(3, &[100, 200]),
         edges: vec![Edge::Begin],
         gate: None,
+        begun: Some(open),
         asked: asked.clone(),
     };
-    let second = Scripted { load: load(4, &[300]), edges, gate: Some(gate), asked };
+    // The second driver begins after the first.
+    let second = Scripted { load: load(4, &[300]), edges, gate: Some(gate), begun: None, asked };
     let mut multi_instance = MultiInstance {
         drivers: vec![Box::new(first), Box::new(second)],
         targets: Targets::default(),
@@ -132,8 +139,6 @@ fn loads_add_up_and_rate_is_divided() {
     let workload = order(Pacing::Closed).workload;
     multi_instance.populate(target, &workload, 1, &mut |done, all| seen.push((done, all))).unwrap();
     assert_eq!(seen, [(10, 20), (20, 20)]);
-    // The second driver begins later than the first.
-    open.send(()).unwrap();
     let mut edges = Vec::new();
     let pacing = Pacing::Open { rate_per_s: 100.0 };
     let sum = multi_instance.run(target, &order(pacing), &mut |edge| edges.push(edge)).unwrap();
@@ -161,7 +166,7 @@ fn fewer_instances_use_the_first_drivers() {
     let (asked, paces) = mpsc::channel();
     let one = |operations| -> Box<dyn Driver + Send> {
         let (edges, asked) = (vec![Edge::Begin, Edge::End], asked.clone());
-        Box::new(Scripted { load: load(operations, &[1]), edges, gate: None, asked })
+        Box::new(Scripted { load: load(operations, &[1]), edges, gate: None, begun: None, asked })
     };
     let drivers = vec![one(1), one(2)];
     let mut multi_instance = MultiInstance { drivers, targets: Targets::default() };
@@ -182,7 +187,7 @@ fn windows_that_never_overlap_are_refused() {
     let (asked, _paces) = mpsc::channel();
     let one = |edges: &[Edge]| -> Box<dyn Driver + Send> {
         let (edges, gate, asked) = (edges.to_vec(), None, asked.clone());
-        Box::new(Scripted { load: load(1, &[1]), edges, gate, asked })
+        Box::new(Scripted { load: load(1, &[1]), edges, gate, begun: None, asked })
     };
     let drivers = vec![one(&[Edge::Begin, Edge::End]), one(&[])];
     let mut multi_instance = MultiInstance { drivers, targets: Targets::default() };
