@@ -37,7 +37,7 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
         }
         Event::Stage(Stage::ChoosingWindow) => Some("choosing the length of slices".into()),
         Event::WarmingUp { takes } if *takes >= SHORT => {
-            Some(format!("warming up, {} left", minutes(*takes)))
+            Some(format!("warming up for {}", minutes(*takes)))
         }
         Event::WindowChosen { window, chosen } => Some(window_chosen(*window, chosen)),
         Event::Restarting { name, start } => Some(format!("{name}: start {}", start + 1)),
