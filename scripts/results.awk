@@ -1,6 +1,6 @@
 # Reads the rows of the table of results, and writes one row for each database and workload: the CPU cost of a
-# container as it comes, and as one layer after the other is taken away. A study that ran whole goes before a
-# quick part. scripts/results runs it.
+# container as it comes, and as one layer after the other is taken away. Of the studies with
+# such an environment, one that ran whole goes before a quick part. scripts/results runs it.
 BEGIN {
     FS = " *[|] *"
     n = split("container default,+ cpuset,+ host network,+ no seccomp,+ no cgroup,docker default,native again (A/A)", column, ",")
@@ -8,7 +8,7 @@ BEGIN {
 /^[|] \[/ && NF > 8 {
     key = $3 " | " $4
     whole = $2 !~ /-quick\.md/
-    if (!(key in link) || (whole && !is_whole[key] && $2 != link[key])) {
+    if ($5 == column[1] && (!(key in link) || whole > is_whole[key])) {
         if (!(key in link)) {
             for (k = ++keys; k > 1 && order[k - 1] > key; k--) order[k] = order[k - 1]
             order[k] = key
@@ -25,7 +25,6 @@ END {
     print " |"
     for (k = 1; k <= keys; k++) {
         key = order[k]
-        if (!((link[key], key, "container default") in cost)) continue
         printf "| %s | %s", key, link[key]
         for (i = 1; i <= n; i++) {
             id = link[key] SUBSEP key SUBSEP column[i]
