@@ -156,14 +156,11 @@ impl Campaign<'_, '_> {
     /// caches, and the baseline, which calibration loads too, is not the only warm environment.
     fn warm_up(&mut self) {
         self.stage(Stage::WarmingUp);
-        let schedule = &self.study.schedule;
-        let turns = schedule.warm_up_turns();
         let members = self.members.iter().filter(|member| !member.out).count();
-        let slices = u32::try_from(members * self.study.workloads.len()).unwrap_or(u32::MAX);
-        let slice = schedule.window_at_rate() + schedule.lead_in;
-        let takes = slice.saturating_mul(turns.saturating_mul(slices));
+        let all = u32::try_from(members * self.study.workloads.len()).unwrap_or(u32::MAX);
+        let takes = self.study.schedule.warm_up_time(all, SLICE_EXTRA_GUESS);
         self.observer.event(&Event::WarmingUp { takes });
-        for _ in 0..turns {
+        for _ in 0..self.study.schedule.warm_up_turns() {
             (0..self.members.len()).for_each(|index| self.warm(index));
         }
     }

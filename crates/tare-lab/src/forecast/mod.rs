@@ -96,8 +96,7 @@ impl Forecast {
         };
         match schedule.kind {
             ScheduleKind::Slices => {
-                let warm_up =
-                    slice * members * count(study.workloads.len()) * schedule.warm_up_turns();
+                let warm_up = schedule.warm_up_time(members * count(study.workloads.len()), extra);
                 let setup = saved + starts + warm_up + calibration + trial;
                 Self { setup, round: slices, teardown: teardowns }
             }

@@ -267,6 +267,13 @@ impl ScheduleSpec {
         let slice = (self.window_at_rate() + self.lead_in).as_nanos().max(1);
         u32::try_from(self.warm_up.as_nanos().div_ceil(slice)).unwrap_or(u32::MAX).max(1)
     }
+
+    /// Returns the time in which this many environments, counted once for each workload, warm up.
+    /// `extra` is the time of a slice beside its lead-in and window.
+    pub fn warm_up_time(&self, environments: u32, extra: Duration) -> Duration {
+        let slice = self.window_at_rate() + self.lead_in + extra;
+        slice.saturating_mul(environments).saturating_mul(self.warm_up_turns())
+    }
 }
 
 /// A workload of a study.
