@@ -166,6 +166,7 @@ pub(crate) fn create_table(
         dropped,
         options,
     };
+    check_lifetime(&table)?;
     Ok(Some(Change::CreateTable { table }))
 }
 
@@ -177,7 +178,10 @@ pub(crate) fn alter_table(
 ) -> Result<Option<Change>, Failure> {
     let mut altered = table.clone();
     match change {
-        TableChange::Options(options) => altered.options.set(options)?,
+        TableChange::Options(options) => {
+            altered.options.set(options)?;
+            check_lifetime(&altered)?;
+        }
         TableChange::Drop { columns, if_exists } => {
             for name in columns {
                 drop_column(&mut altered, name, *if_exists, now_us)?;
@@ -248,11 +252,18 @@ fn drop_column(
     Ok(())
 }
 
-/// A new column, if its type allows one. Counters can be declared, because load tools declare them
-/// even if they do not use them; statements on their tables are refused.
+/// A new column, if its type allows one.
 fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
     let kind = column_type(kind)?;
     Ok(Column { name: name.into(), kind, number, descending: false })
+}
+
+/// Refuses counters that expire.
+fn check_lifetime(table: &Table) -> Result<(), Failure> {
+    match table.has_counters() && table.options.default_time_to_live_s() > 0 {
+        true => Err(Failure::invalid("Cannot set default_time_to_live on a table with counters")),
+        false => Ok(()),
+    }
 }
 
 fn static_without_clustering() -> Failure {

@@ -96,8 +96,7 @@ impl Table {
         })
     }
 
-    /// Whether the table has counters. No statement can write to it; `query::schema_change`
-    /// explains why it can exist.
+    /// Whether the columns that are not part of the key are counters; then all of them are.
     pub(crate) fn has_counters(&self) -> bool {
         self.written().any(|column| column.kind == Type::Counter)
     }
