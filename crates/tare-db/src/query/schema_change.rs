@@ -232,22 +232,23 @@ fn drop_column(
     if_exists: bool,
     dropped_us: i64,
 ) -> Result<(), Failure> {
-    let Some(at) = table.regular.iter().position(|column| column.name == name) else {
-        if table.statics.iter().any(|column| column.name == name) {
-            return Err(Failure::invalid("dropping static columns is not supported"));
+    let of_name = |columns: &[Column]| columns.iter().position(|column| column.name == name);
+    let (column, is_static) = match (of_name(&table.regular), of_name(&table.statics)) {
+        (Some(at), _) => (table.regular.remove(at), false),
+        (_, Some(at)) => (table.statics.remove(at), true),
+        (None, None) => {
+            return match table.columns().any(|column| column.name == name) {
+                true => Err(Failure::Invalid(format!("Cannot drop PRIMARY KEY column {name}"))),
+                false if if_exists => Ok(()),
+                false => Err(Failure::Invalid(format!(
+                    "Column {name} was not found in table '{}.{}'",
+                    table.keyspace, table.name
+                ))),
+            };
         }
-        return match table.columns().any(|column| column.name == name) {
-            true => Err(Failure::Invalid(format!("Cannot drop PRIMARY KEY column {name}"))),
-            false if if_exists => Ok(()),
-            false => Err(Failure::Invalid(format!(
-                "Column {name} was not found in table '{}.{}'",
-                table.keyspace, table.name
-            ))),
-        };
     };
-    let column = table.regular.remove(at);
     table.dropped.retain(|dropped| dropped.column.name != name);
-    table.dropped.push(DroppedColumn { column, dropped_us });
+    table.dropped.push(DroppedColumn { column, is_static, dropped_us });
     table.dropped.sort_by(|a, b| a.column.name.cmp(&b.column.name));
     Ok(())
 }

@@ -34,6 +34,8 @@ pub(crate) struct Column {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DroppedColumn {
     pub(crate) column: Column,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_static: bool,
     /// When it was dropped, in microseconds since the Unix epoch.
     pub(crate) dropped_us: i64,
 }
