@@ -258,7 +258,8 @@ fn counters_stay_visible_after_deletions_in_the_future() {
     });
 }
 
-/// The rows of the model: `n` and `m` by the key; null is a counter that was deleted or never changed.
+/// The rows of the model: `n` and `m` by the key; null is a counter that was deleted or never
+/// changed.
 type Model = BTreeMap<(i64, i64), [Option<i64>; 2]>;
 
 /// A random change of the counters of the table `t`, as a statement.

@@ -175,6 +175,9 @@ impl ListChange {
 /// What a change writes to the elements of a list, by their places; null deletes an element.
 type Elements = Vec<(i64, Option<i32>)>;
 
+/// The order in which the writes of one element are reconciled, and the value of the write.
+type ElementRank = (i64, bool, Option<[u8; 4]>, Option<i32>);
+
 fn list_literal(list: &[i32]) -> String {
     format!("{list:?}")
 }
@@ -549,7 +552,7 @@ impl Model {
         };
         let emptied = writes().filter_map(|(timestamp, change, _)| change.deletes(timestamp)).max();
         let hidden = emptied.unwrap_or(i64::MIN).max(hidden);
-        let mut cells: BTreeMap<i64, (i64, bool, Option<[u8; 4]>, Option<i32>)> = BTreeMap::new();
+        let mut cells: BTreeMap<i64, ElementRank> = BTreeMap::new();
         for (timestamp, _, elements) in writes().filter(|(timestamp, ..)| *timestamp > hidden) {
             for (place, value) in elements {
                 let cell = (timestamp, value.is_none(), value.map(i32::to_be_bytes), *value);
