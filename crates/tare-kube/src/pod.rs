@@ -353,7 +353,7 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
 }
 
 /// Returns the id of a container without the name of the runtime.
-fn id_of(container: &ContainerStatus) -> String {
+pub(crate) fn id_of(container: &ContainerStatus) -> String {
     let id = container.container_id.as_deref().unwrap_or_default();
     id.rsplit('/').next().unwrap_or_default().to_string()
 }

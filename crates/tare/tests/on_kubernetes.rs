@@ -5,6 +5,8 @@
 //! test runs again in a process in its network namespace.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+#[path = "on_kubernetes/attached.rs"]
+mod attached;
 mod common;
 
 use std::fs;

@@ -57,6 +57,8 @@ mod sidecar;
 mod start;
 mod volume;
 
+pub(super) use start::first_process;
+
 pub const RUNTIME: Runtime = Runtime {
     name: "kubernetes",
     help: "a pod of a Kubernetes cluster, on the node that this host is",

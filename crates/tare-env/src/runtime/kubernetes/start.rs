@@ -232,7 +232,7 @@ impl Pod {
 }
 
 /// Returns the first process of a container: the one whose parent is not in its cgroup.
-fn first_process(id: &str) -> Option<u32> {
+pub(in crate::runtime) fn first_process(id: &str) -> Option<u32> {
     let is_inside = |pid: &u32| {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         !id.is_empty() && groups.contains(id)
