@@ -205,6 +205,9 @@ fn pods_conform() {
     idle.name = "idle sidecar".into();
     idle.sidecar = Sidecar::Idle;
     conforms(&scratch.factory, &idle);
+    idle.name = "idle sidecar of a Guaranteed pod".into();
+    idle.cpu = "quota=0.5".parse().unwrap();
+    conforms(&scratch.factory, &idle);
     // Without AppArmor both are refused (`refusals_are_one_line`).
     for apparmor in [Apparmor::Default, Apparmor::Runtime].into_iter().filter(|_| has_apparmor()) {
         let mut profiled = spec("bridge", "shared", "default", "directory");
@@ -275,13 +278,6 @@ fn refusals_are_one_line() {
     check(|spec| spec.confinement.node = Some(0), "the kubelet's memory manager decides");
     // The cluster of the tests has the distribution's containerd 1.6.
     check(|spec| spec.confinement.user = User::Namespace, "has no user namespaces for pods");
-    check(
-        |spec| {
-            spec.sidecar = Sidecar::Idle;
-            spec.cpu = "quota=0.5".parse().unwrap();
-        },
-        "the pod is Guaranteed",
-    );
     if !has_apparmor() {
         check(|spec| spec.confinement.apparmor = Apparmor::Default, "needs AppArmor");
         check(|spec| spec.confinement.apparmor = Apparmor::Runtime, "needs AppArmor");

@@ -32,5 +32,5 @@ pub use found_pod::{FoundPod, MountedVolume, OtherContainer};
 pub use node::Node;
 pub use node_daemon::TuningDaemon;
 pub use node_pod::{NodePod, NodeProcess, Streams};
-pub use pod::{Cpus, NewPod, PodMount, PodSource, Profile, RunningPod, Sidecar};
+pub use pod::{Amounts, Cpus, NewPod, PodMount, PodSource, Profile, RunningPod, Sidecar};
 pub use service::{NewService, ServiceAddress};

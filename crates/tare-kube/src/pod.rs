@@ -53,12 +53,31 @@ pub struct NewPod<'a> {
     pub volume_limit: Duration,
 }
 
-/// A second container of a pod, of the same image and without requests or limits.
+/// A second container of a pod, of the same image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sidecar {
     /// The program and its arguments; empty is the image's own, which does nothing.
     pub command: Vec<String>,
     pub mounts: Vec<PodMount>,
+    /// Its requests, which are its limits too; `None` is neither.
+    pub amounts: Option<Amounts>,
+}
+
+/// What a container gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amounts {
+    /// Thousandths of a CPU.
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+impl Amounts {
+    /// Returns requests with equal limits, as they are written in a manifest.
+    fn manifest(self) -> Value {
+        let (cpu, memory) = (format!("{}m", self.cpu_milli), self.memory_bytes.to_string());
+        let both = json!({ "cpu": cpu, "memory": memory });
+        json!({ "requests": both, "limits": both })
+    }
 }
 
 /// The seccomp filter or the AppArmor profile of a pod.
@@ -212,6 +231,9 @@ impl NewPod<'_> {
             });
             if !sidecar.command.is_empty() {
                 container["command"] = json!(sidecar.command);
+            }
+            if let Some(amounts) = sidecar.amounts {
+                container["resources"] = amounts.manifest();
             }
             if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
                 containers.push(container);
@@ -393,7 +415,11 @@ mod tests {
                 source: PodSource::Empty { memory_bytes: Some(1 << 20) },
                 read_only: false,
             }],
-            sidecar: Some(Sidecar { command: Vec::new(), mounts: Vec::new() }),
+            sidecar: Some(Sidecar {
+                command: Vec::new(),
+                mounts: Vec::new(),
+                amounts: Some(Amounts { cpu_milli: 10, memory_bytes: 1 << 20 }),
+            }),
             volume_limit: Duration::ZERO,
         }
     }
@@ -436,7 +462,10 @@ mod tests {
                 *profile,
                 json!({ "type": "Localhost", "localhostProfile": "tare-ab12-e1" })
             );
-            assert_eq!(again["spec"]["containers"][1]["name"], "sidecar");
+            let sidecar = &again["spec"]["containers"][1];
+            assert_eq!(sidecar["name"], "sidecar");
+            let amounts = json!({ "cpu": "10m", "memory": "1048576" });
+            assert_eq!(sidecar["resources"], json!({ "requests": amounts, "limits": amounts }));
             let again = &again["spec"]["containers"][0];
             assert_eq!(again["ports"][0]["hostPort"], json!(9042));
             assert_eq!(again["securityContext"]["capabilities"]["drop"], json!(["ALL"]));

@@ -88,8 +88,8 @@ pub const RUNTIME: Runtime = Runtime {
         ("limits", "memory alone, which is also the request"),
         (
             "sidecar",
-            "a second container without requests and limits, so not in a Guaranteed pod; a proxy listens at a port of \
-             its own, to which service, node-port and host-port lead",
+            "a second container; in a Guaranteed pod it has limits too: idle 0.01 CPUs, a proxy as many as the system. A \
+             proxy listens at a port of its own, to which service, node-port and host-port lead",
         ),
         ("cgroup", "only own: the kubelet puts every pod into a cgroup"),
     ],
@@ -285,12 +285,6 @@ fn check(
     if let Some((limit, value)) = layers.limits.all().find(|(limit, _)| *limit != Limit::Memory) {
         let value = format!("{} = {value}", limit.name());
         return refuse("limits", value, "a manifest has a limit of memory alone");
-    }
-    let is_limited = !matches!(layers.cpu, Cpu::Shared | Cpu::Request(_));
-    if !spec.sidecar.is_none() && is_limited && layers.limits.memory_bytes.is_some() {
-        let why = "the pod is Guaranteed, so it would need limits too, and be held to them; write cpu = \"shared\" or \
-                   \"request=N..M\"";
-        return refuse("sidecar", spec.sidecar.to_string(), why);
     }
     if spec.storage.kind == "volume" && !spec.storage.options.is_empty() {
         let why = "the kubelet makes an emptyDir on its own file system";

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tare_host::RUN_VARIABLE;
+use tare_host::cgroup::Cgroup;
 use tare_host::journal::Entry;
 use tare_host::memory_policy::PAGES_VARIABLE;
 use tare_host::process;
@@ -223,11 +224,15 @@ impl Pod {
     /// Returns the processes of the container, found by its first process and by its id, which
     /// names its cgroup.
     fn system(&self, pid: u32, id: &str) -> Result<System, PartError> {
+        Ok(System::new(pid, self.group_of(pid, id)?, None, &self.layers))
+    }
+
+    /// Returns the cgroup of a container, by a process in it.
+    pub(super) fn group_of(&self, pid: u32, id: &str) -> Result<Option<Cgroup>, PartError> {
         let cgroups = self.context.cgroups();
         let paths = cgroups.of_process(Path::new("/proc"), &pid.to_string())?;
         let group = paths.into_iter().find(|(_, path)| path.contains(id));
-        let group = group.map(|(_, path)| cgroups.group(&path));
-        Ok(System::new(pid, group, None, &self.layers))
+        Ok(group.map(|(_, path)| cgroups.group(&path)))
     }
 }
 
