@@ -33,6 +33,9 @@ pub struct NewPod<'a> {
     pub command: Vec<String>,
     /// Environment variables as (name, value).
     pub variables: Vec<(String, String)>,
+    /// A variable that has the pod's own address. The kubelet puts it into `command` in place of
+    /// `$(NAME)`.
+    pub address_variable: Option<&'a str>,
     /// Whether it runs in the node's network namespace.
     pub host_network: bool,
     /// The port of the node that the network plugin sends to the same port of the pod.
@@ -172,10 +175,14 @@ impl NewPod<'_> {
             Cpus::Limit(milli) => (Some(milli), Some(milli)),
             Cpus::RequestAndLimit(request, limit) => (Some(request), Some(limit)),
         };
-        let env: Vec<Value> = self
-            .variables
-            .iter()
+        let own_address = |name| {
+            let field = json!({ "fieldRef": { "fieldPath": "status.podIP" } });
+            json!({ "name": name, "valueFrom": field })
+        };
+        let variables = self.variables.iter();
+        let env: Vec<Value> = variables
             .map(|(name, value)| json!({ "name": name, "value": value }))
+            .chain(self.address_variable.map(own_address))
             .collect();
         let field = json!({ "key": "metadata.name", "operator": "In", "values": [self.node] });
         let mut pod = json!({
@@ -402,6 +409,7 @@ mod tests {
             runtime_class: None,
             command: vec!["/tare".into(), "db".into()],
             variables: vec![("TARE_RUN".into(), "ab12".into())],
+            address_variable: Some("OWN"),
             host_network: false,
             host_port: Some(9042),
             without_capabilities: true,
@@ -467,6 +475,8 @@ mod tests {
             let amounts = json!({ "cpu": "10m", "memory": "1048576" });
             assert_eq!(sidecar["resources"], json!({ "requests": amounts, "limits": amounts }));
             let again = &again["spec"]["containers"][0];
+            let own = &again["env"][1]["valueFrom"]["fieldRef"];
+            assert_eq!(own["fieldPath"], json!("status.podIP"));
             assert_eq!(again["ports"][0]["hostPort"], json!(9042));
             assert_eq!(again["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
         }
