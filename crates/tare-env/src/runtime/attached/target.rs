@@ -7,6 +7,7 @@ use tare_host::cgroup::{self, Cgroup, Layout};
 use tare_host::{error_line, process};
 use tare_lab::attach::AttachTarget;
 
+use super::pod::{AttachedPod, up_to_id};
 use crate::runtime::docker;
 
 /// The hierarchies of cgroup v1 in which a cgroup is looked for, the best first.
@@ -22,6 +23,8 @@ pub(super) struct Target {
     members: Members,
     /// Its cgroup; `None` if the system is in the root of the hierarchies.
     pub(super) group: Option<Cgroup>,
+    /// The pod that it is in, if it was found by it.
+    pub(super) pod: Option<AttachedPod>,
 }
 
 /// Which processes belong to the system.
@@ -42,6 +45,10 @@ impl Target {
         match target {
             AttachTarget::Pid(pid) => Self::of_pid(*pid, cgroups),
             AttachTarget::Container { engine, name } => Self::of_container(engine, name, cgroups),
+            AttachTarget::Pod { namespace, name, container } => {
+                AttachedPod::find(namespace, name, container.as_deref(), cgroups)
+                    .map(|pod| Self::of_pod(pod, cgroups))
+            }
             AttachTarget::Cgroup(path) => {
                 let found = folders_of(cgroups, path);
                 Self::of_folder(found, target, "write its path below the root of the hierarchy")
@@ -71,7 +78,7 @@ impl Target {
         })?;
         let what = format!("process {pid} ({name})");
         let group = cgroup_of(cgroups, pid).map(|(_, path)| path);
-        Ok((Self { pid, what, members: Members::Tree, group: None }, group))
+        Ok((Self { pid, what, members: Members::Tree, group: None, pod: None }, group))
     }
 
     fn of_container(
@@ -89,7 +96,18 @@ impl Target {
             Some((root, path)) => Members::Folder(below(root, path)),
             None => Members::Tree,
         };
-        Ok((Self { pid, what, members, group: None }, own.map(|(_, path)| path)))
+        Ok((Self { pid, what, members, group: None, pod: None }, own.map(|(_, path)| path)))
+    }
+
+    fn of_pod(pod: AttachedPod, cgroups: &Layout) -> (Self, Option<PathBuf>) {
+        let own = group_of_container(cgroups, pod.pid, &pod.found.container_id);
+        let members = match &own {
+            Some((root, path)) => Members::Folder(below(root, path)),
+            None => Members::Tree,
+        };
+        let (pid, what) = (pod.pid, pod.what());
+        let found = Self { pid, what, members, group: None, pod: Some(pod) };
+        (found, own.map(|(_, path)| path))
     }
 
     /// Takes the processes of the first directory that has any. `found` are roots of hierarchies
@@ -118,7 +136,8 @@ impl Target {
             .find_map(processes)
             .ok_or_else(|| format!("{target} has no process in a cgroup of this host; {advice}"))?;
         let what = format!("{target}, {}", super::named(pid));
-        Ok((Self { pid, what, members: Members::Folder(folder), group: None }, Some(path)))
+        let members = Members::Folder(folder);
+        Ok((Self { pid, what, members, group: None, pod: None }, Some(path)))
     }
 
     /// Returns the processes of the system; none once the first one has ended.
@@ -127,6 +146,12 @@ impl Target {
             Members::Tree => process::tree(self.pid),
             Members::Folder(folder) => cgroup::pids_below(folder),
         }
+    }
+
+    /// Returns the processes of the other containers of its pod; `None` if it has none.
+    pub(super) fn sidecar_pids(&self) -> Option<Vec<u32>> {
+        let pod = self.pod.as_ref().filter(|pod| !pod.sidecars.is_empty())?;
+        Some(pod.sidecar_pids())
     }
 
     /// Returns the time for which a quota throttled it, in ns; `None` without a quota.
@@ -151,6 +176,17 @@ fn cgroup_of(cgroups: &Layout, pid: u32) -> Option<(PathBuf, PathBuf)> {
     // A process may be in the root of a better one.
     let best = known.min_by_key(|(rank, _, path)| (path == "/", *rank));
     best.map(|(_, root, path)| (root, path.into()))
+}
+
+/// Returns the cgroup of a container by a process in it: the root of the best hierarchy, and the
+/// path below it.
+pub(super) fn group_of_container(
+    cgroups: &Layout,
+    pid: u32,
+    id: &str,
+) -> Option<(PathBuf, PathBuf)> {
+    let (root, path) = cgroup_of(cgroups, pid)?;
+    Some((root, up_to_id(&path, id)?))
 }
 
 /// Returns the roots of the hierarchies, the best first.
