@@ -183,6 +183,7 @@ fn captured_cql_is_loaded_again() {
         database.arg("--data").arg(here.join("data"));
         let _database = Running::server(database, 9042);
         load(here, "127.0.0.1 --workload known.toml --populate --duration 100ms --lead-in 0s");
+        sampled_table_is_loaded(here);
         for words in ["--protocol 4", "--protocol 5 --lz4"] {
             let capture = Running::tcpdump(&here.join("trace.pcap"), 9042);
             let pace = "--rate 3000 --arrivals poisson --duration 8s --lead-in 0s --connections 4";
@@ -195,9 +196,9 @@ fn captured_cql_is_loaded_again() {
             near("rate", json["rate_per_s"].as_f64().unwrap(), 3000.0, 150.0, &text);
             assert_eq!(json["connections"], 4);
             assert_eq!(json["table"], "shop.carts");
-            load(here, "127.0.0.1 --workload like.toml --rate 2000 --duration 1s --lead-in 0s");
+            let pace = "--rate 2000 --duration 1s --lead-in 0s";
+            load(here, &format!("127.0.0.1 --workload like.toml --populate {pace}"));
         }
-        sampled_table_is_loaded(here);
     });
     study_takes_the_load(here);
 }
@@ -206,10 +207,10 @@ fn captured_cql_is_loaded_again() {
 fn sampled_table_is_loaded(here: &Path) {
     let text = load(here, "spec --table shop.carts 127.0.0.1");
     let workload = parse(&text, "table.toml", "table").unwrap_or_else(|e| panic!("{e}\n{text}"));
-    near("rows", workload.rows as f64, 5000.0, 50.0, &text);
+    near("rows", workload.rows as f64, 5000.0, 250.0, &text);
     assert_eq!(workload.query_names(), ["read", "write"], "{text}");
     fs::write(here.join("table.toml"), &text).unwrap();
-    load(here, "127.0.0.1 --workload table.toml --duration 500ms --lead-in 0s");
+    load(here, "127.0.0.1 --workload table.toml --populate --duration 500ms --lead-in 0s");
     let missing = run_in(here, ["load", "spec", "--table", "shop.none", "127.0.0.1"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(stderr(&missing).contains("has no such table"), "{}", stderr(&missing));
@@ -230,7 +231,7 @@ fn study_takes_the_load(here: &Path) {
     assert!(said.contains("Load of trace.pcap: ") && said.contains(" read (zipfian:"), "{said}");
     let text = stdout(&plan);
     assert!(
-        text.contains("(with the load of trace.pcap)") && text.contains("latency at 3"),
+        text.contains("(with the load of trace.pcap)") && text.contains("latency at "),
         "{text}"
     );
     good(run_in(here, words.iter().chain(&["-o", "out.tare"])));
