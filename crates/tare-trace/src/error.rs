@@ -43,9 +43,9 @@ pub enum TraceError {
     #[error("the trace {file} has no operation that a workload can repeat{left_out}")]
     NoOperations { file: String, left_out: String },
     #[error("the operations on {table} in {file} are no workload of tare load")]
-    Spec { file: String, table: String, source: TomlError },
+    Spec { file: String, table: String, source: Box<TomlError> },
     #[error("{table} is no table of a workload: {why}")]
     Table { table: String, why: String },
     #[error("cannot sample {table}")]
-    Sample { table: String, source: LoadError },
+    Sample { table: String, source: Box<LoadError> },
 }

@@ -59,7 +59,10 @@ pub fn sample(
     if let Some(name) = [keyspace, table].into_iter().find(|name| !is_name(name)) {
         return Err(refuse(format!("{name:?} has other characters than letters, digits and _")));
     }
-    let fail = |source: LoadError| TraceError::Sample { table: full.clone(), source };
+    let fail = |source: LoadError| {
+        let source = Box::new(source);
+        TraceError::Sample { table: full.clone(), source }
+    };
     let query = format!(
         "SELECT column_name, kind, position, type FROM system_schema.columns \
          WHERE keyspace_name = '{keyspace}' AND table_name = '{table}'"

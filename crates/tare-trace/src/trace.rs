@@ -175,7 +175,7 @@ impl Found {
         spec.head = head;
         let workload = spec.text();
         let parsed = parse(&workload, &format!("the workload of {file}"), "trace");
-        if let Err(source) = parsed {
+        if let Err(source) = parsed.map_err(Box::new) {
             return Err(TraceError::Spec { file: file.into(), table, source });
         }
         let queries = spec.queries.iter().map(|query| QueryCount {

@@ -27,6 +27,7 @@ pub(crate) struct Event<'a> {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a message is passed on and never kept")]
 pub(crate) enum Message<'a> {
     Cql(cql::Message<'a>),
     Redis(redis::Message<'a>),

@@ -110,7 +110,7 @@ impl Connection {
             ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "SYNC", "PSYNC", "REPLCONF"];
         let is =
             |name: &&str| words.first().is_some_and(|w| w.eq_ignore_ascii_case(name.as_bytes()));
-        if !self.ignores_answers && UNPAIRED.iter().any(|name| is(name)) {
+        if !self.ignores_answers && UNPAIRED.iter().any(is) {
             self.stop_answers(on_message);
         }
         Ok(Some(length))
