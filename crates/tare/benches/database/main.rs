@@ -49,7 +49,9 @@ fn main() -> Result<()> {
             shards::run(1)
         }
         _ => {
-            println!("skipped: database: name a part: reads, compact, inserts, sustained, start or shards");
+            println!(
+                "skipped: database: name a part: reads, compact, inserts, sustained, start or shards"
+            );
             Ok(())
         }
     }

@@ -18,7 +18,7 @@ use crate::run_server::Packer;
 /// Arguments about this host.
 const OURS: [&str; 5] = ["on", "detach", "state", "help", "version"];
 /// Arguments that name a file to read, or something else.
-const INPUTS: [&str; 4] = ["study", "what", "resume", "snapshot"];
+const INPUTS: [&str; 5] = ["study", "what", "resume", "snapshot", "like"];
 /// Arguments that name a file or a directory to write.
 const OUTPUTS: [&str; 6] = ["output", "html", "directory", "io_properties", "map", "chart"];
 
