@@ -1,56 +1,159 @@
-//! `tare tune flags --for kubernetes --from pod.yaml`: reads the manifest of a user's pod and the
-//! diff of what would change in it.
+//! What `--from` of `tare tune flags` names: a record, and something of the user's whose diff is
+//! wanted: a manifest, a compose file, a unit, a container.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use tare_tune::flags::manifest::{self, Manifest, ManifestDiff, ManifestError};
-use tare_tune::flags::{Consumer, FlagsError, Host, Request};
-use tare_tune::machine::Topology;
-use tare_tune::plan::CpuSets;
+use tare_tune::flags::{self, Consumer, compose_file};
 
 use crate::cli::TuneFlags;
-use crate::exit::{Exit, ExitWith, exit_error};
+use crate::exit::{Exit, ExitWith};
 
 /// The first bytes of a record, which is a database of SQLite (its file format, section 1.3).
 const RECORD_START: &[u8] = b"SQLite format 3\0";
 
-/// The largest manifest that is read, in bytes; the API server takes objects of 1.5 MiB.
-const MANIFEST_MAX: u64 = 4 << 20;
+/// The largest file that is read, in bytes; the API server takes objects of 1.5 MiB.
+const FILE_MAX: u64 = 4 << 20;
 
-/// What `--from` names.
-#[derive(Debug, Default)]
+/// Something of the user's.
+#[derive(Debug)]
+pub(super) enum Subject<'a> {
+    Manifest {
+        path: &'a Path,
+        text: String,
+    },
+    Compose {
+        path: &'a Path,
+        text: String,
+    },
+    UnitFile {
+        path: &'a Path,
+        text: String,
+    },
+    /// A unit of this host, by its name.
+    Unit(&'a str),
+    Container {
+        engine: &'a str,
+        name: &'a str,
+    },
+}
+
+impl Subject<'_> {
+    /// Returns the consumer whose flags it takes.
+    fn consumer(&self) -> &str {
+        match self {
+            Self::Manifest { .. } => "kubernetes",
+            Self::Compose { .. } => "compose",
+            Self::UnitFile { .. } | Self::Unit(_) => "systemd",
+            Self::Container { engine, .. } => engine,
+        }
+    }
+}
+
+/// What `--from` and `--for` name.
+#[derive(Debug)]
 pub(super) struct Sources<'a> {
     pub(super) record: Option<&'a Path>,
-    pub(super) manifest: Option<&'a Path>,
+    pub(super) subject: Option<Subject<'a>>,
+    pub(super) consumer: &'static dyn Consumer,
 }
 
 impl<'a> Sources<'a> {
-    /// Tells records from manifests by their content.
-    pub(super) fn of(arguments: &'a TuneFlags, consumer: &dyn Consumer) -> anyhow::Result<Self> {
-        let mut sources = Self::default();
-        let for_pods = consumer.name() == "kubernetes";
+    /// Tells records, files, containers and units apart, and reads the files.
+    pub(super) fn of(arguments: &'a TuneFlags) -> anyhow::Result<Self> {
+        let (mut record, mut subject) = (None, None);
         for path in &arguments.from {
-            let is_manifest = is_stdin(path) || for_pods && !is_record(path);
-            let place = if is_manifest { &mut sources.manifest } else { &mut sources.record };
-            if place.replace(path).is_some() {
-                return usage("--from takes at most one record and one manifest");
+            let is_twice = match subject_of(arguments.consumer.as_deref(), path)? {
+                Some(found) => subject.replace(found).is_some(),
+                None => record.replace(path.as_path()).is_some(),
+            };
+            if is_twice {
+                return usage(
+                    "--from takes at most one record and one manifest, compose file, unit or container",
+                );
             }
         }
-        match sources.manifest {
-            Some(_) if !for_pods => {
-                usage("--from - reads a manifest, which is for kubernetes only")
+        check_options(arguments, subject.as_ref())?;
+        let name = match (&subject, &arguments.consumer) {
+            (Some(subject), Some(name)) if subject.consumer() != name => {
+                return usage(&format!(
+                    "--from names something for {}, not for {name}; leave --for out",
+                    subject.consumer()
+                ));
             }
-            Some(_) if arguments.image.is_some() => {
-                usage("--image and a manifest both name the image; leave --image out")
+            (Some(subject), _) => subject.consumer(),
+            (None, Some(name)) => name,
+            (None, None) => {
+                return usage(
+                    "give --for CONSUMER, or --from with docker:NAME, podman:NAME, unit:NAME.service or a \
+                     file whose diff is wanted",
+                );
             }
-            None if arguments.object.is_some() || arguments.container.is_some() => {
-                usage("--object and --container choose in a manifest; give one with --from")
-            }
-            _ => Ok(sources),
+        };
+        // The command line accepts only known names.
+        let Some(consumer) = flags::consumer(name) else { return usage("unknown consumer") };
+        Ok(Self { record, subject, consumer })
+    }
+}
+
+/// Returns what a value of `--from` names; `None` is a record.
+fn subject_of<'a>(consumer: Option<&str>, path: &'a Path) -> anyhow::Result<Option<Subject<'a>>> {
+    match path.to_str().and_then(|text| text.split_once(':')) {
+        Some((engine @ ("docker" | "podman"), name)) if !name.is_empty() => {
+            return Ok(Some(Subject::Container { engine, name }));
         }
+        Some(("unit", name)) => return Ok(Some(Subject::Unit(name))),
+        Some(("container" | "docker" | "podman", name)) => {
+            let name = if name.is_empty() { "NAME" } else { name };
+            return usage(&format!(
+                "a container is named with its engine: --from docker:{name} or podman:{name}"
+            ));
+        }
+        _ => {}
+    }
+    let is_for_file = matches!(consumer, None | Some("kubernetes" | "compose" | "systemd"));
+    if is_stdin(path) && !is_for_file {
+        return usage("--from - reads a manifest, which is for kubernetes and compose only");
+    }
+    if !is_for_file || (!is_stdin(path) && is_record(path)) {
+        return Ok(None);
+    }
+    let text = read(path)?;
+    let is_unit = consumer == Some("systemd")
+        || consumer.is_none() && path.extension().is_some_and(|end| end == "service");
+    let is_compose =
+        consumer == Some("compose") || consumer.is_none() && compose_file::is_compose(&text);
+    Ok(Some(match () {
+        () if is_unit => Subject::UnitFile { path, text },
+        () if is_compose => Subject::Compose { path, text },
+        () => Subject::Manifest { path, text },
+    }))
+}
+
+/// Checks that the options that choose in something fit what it is.
+fn check_options(arguments: &TuneFlags, subject: Option<&Subject<'_>>) -> anyhow::Result<()> {
+    let (object, container) = (arguments.object.is_some(), arguments.container.is_some());
+    match subject {
+        Some(_) if arguments.image.is_some() => {
+            usage("--image and what --from names both have the image; leave --image out")
+        }
+        None if object || container => {
+            usage("--object and --container choose in a manifest; give one with --from")
+        }
+        Some(Subject::Compose { .. }) if container => usage(
+            "--container chooses in a manifest; a compose file has services: --object SERVICE",
+        ),
+        Some(Subject::UnitFile { .. } | Subject::Unit(_) | Subject::Container { .. })
+            if object || container =>
+        {
+            usage("--object and --container choose in a manifest or a compose file; leave them out")
+        }
+        Some(Subject::Unit(_) | Subject::Container { .. }) if arguments.snapshot.is_some() => {
+            usage("a container or a unit runs on this host; leave --snapshot out")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -58,7 +161,7 @@ fn usage<T>(text: &str) -> anyhow::Result<T> {
     Err(anyhow!("{text}")).exit_with(Exit::Usage)
 }
 
-fn is_stdin(path: &Path) -> bool {
+pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
@@ -71,45 +174,17 @@ fn is_record(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "tare") || starts().unwrap_or(false)
 }
 
-/// Reads a manifest from a file or from standard input.
-pub(super) fn read(path: &Path) -> anyhow::Result<String> {
+/// Reads a text from a file or from standard input.
+fn read(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let read = match is_stdin(path) {
-        true => io::stdin().take(MANIFEST_MAX + 1).read_to_string(&mut text),
-        false => File::open(path).and_then(|f| f.take(MANIFEST_MAX + 1).read_to_string(&mut text)),
+        true => io::stdin().take(FILE_MAX + 1).read_to_string(&mut text),
+        false => File::open(path).and_then(|f| f.take(FILE_MAX + 1).read_to_string(&mut text)),
     };
     let what = || format!("cannot read {}", path.display());
     read.with_context(what).exit_with(Exit::Input)?;
-    if text.len() as u64 > MANIFEST_MAX {
+    if text.len() as u64 > FILE_MAX {
         return Err(anyhow!("{}: it is larger than 4 MiB", what())).exit_with(Exit::Input);
     }
     Ok(text)
-}
-
-/// Returns what would change in a manifest. Errors have their exit code.
-pub(super) fn diff(
-    path: &Path,
-    text: &str,
-    arguments: &TuneFlags,
-    request: &Request,
-    topology: &Topology,
-    cpus: &CpuSets,
-    host: &Host,
-) -> anyhow::Result<ManifestDiff> {
-    let name = path.display().to_string();
-    let manifest = Manifest {
-        file: if is_stdin(path) { "pod.yaml" } else { &name },
-        text,
-        object: arguments.object.as_deref(),
-        container: arguments.container.as_deref(),
-    };
-    manifest::diff(&manifest, request, topology, cpus, host).map_err(|error| {
-        let exit = match &error {
-            ManifestError::TooLarge { .. } => Exit::Failure,
-            ManifestError::Flags(FlagsError::Image { .. } | FlagsError::Path { .. }) => Exit::Usage,
-            ManifestError::Flags(_) => Exit::Failure,
-            _ => Exit::Input,
-        };
-        exit_error(error, exit)
-    })
 }
