@@ -121,6 +121,9 @@ fn start(engine: &'static str, folder: &Path) -> Container {
         "--smp",
         "1",
     ];
+    // Podman does not tell sysctls.
+    let own = own.iter().copied().filter(|option| engine == "docker" || !option.contains("sysctl"));
+    let own: Vec<&str> = own.collect();
     container.run_engine(&[&own[..], &[container.image.as_str()], &words].concat());
     container
 }
@@ -158,6 +161,8 @@ fn configuration(inspected: &Value) -> (Value, Value) {
     sorted(&mut host["Ulimits"]);
     // How the command was written, which Podman keeps.
     own["CreateCommand"] = Value::Null;
+    // A file of the container, with Podman.
+    host["LogConfig"]["Path"] = Value::Null;
     (host, own)
 }
 

@@ -494,6 +494,14 @@ impl<'a> Builder<'a> {
         self.add_list("device-cgroup-rule", "HostConfig/DeviceCgroupRules");
         self.add_list("group-add", "HostConfig/GroupAdd");
         self.add_pairs("sysctl", "HostConfig/Sysctls");
+        if self.is_podman() {
+            // Its inspection has no field for them (4.3).
+            self.notes.push(
+                "Podman does not tell which sysctls a container was given: if it has any, add --sysctl \
+                 to the command."
+                    .into(),
+            );
+        }
     }
 
     fn add_security(&mut self) {
