@@ -29,7 +29,8 @@ use super::attached::RowsOfRun;
 use super::loaders::ConnectedLoaders;
 use super::tuning::StudyTuning;
 use super::{
-    CampaignConfig, absent, controls, cpu_plan, fit, hosts, interrupts, neighbours, samplers, space,
+    CampaignConfig, absent, connection, controls, cpu_plan, fit, hosts, interrupts, neighbours,
+    samplers, space,
 };
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith, exit_error};
@@ -71,6 +72,7 @@ pub(crate) fn measure(
 pub(crate) fn check(config: &CampaignConfig, plan: &CpuPlan, state: &Path) -> anyhow::Result<()> {
     interrupts::check(config, plan)?;
     let (info, _) = parts_of(&config.study)?;
+    connection::check(&config.study, info)?;
     fit::check(&config.study, info, plan)?;
     neighbours::check(&config.study)?;
     check_runtimes(&config.study, state)
@@ -111,6 +113,7 @@ pub(crate) fn measure_on_host(
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &config.study;
     let (info, driver) = parts_of(study)?;
+    let (access, certificate) = connection::access(study)?;
     let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
     let factory = open_factory(config, state, &plan, reach, tuning)?;
     let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
@@ -118,7 +121,11 @@ pub(crate) fn measure_on_host(
     // So are attached systems.
     let is_linked = cluster.is_none() && study.attached().next().is_none();
     let namespace = is_linked.then(|| factory.client_namespace());
-    let route = tare_system::ClientRoute { namespace: namespace.map(Into::into) };
+    let route = tare_system::ClientRoute {
+        namespace: namespace.map(Into::into),
+        access: access.clone(),
+        certificate,
+    };
     let system =
         info.make_for(study, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let with_options = fit::systems_with_options(study, info, &route)?;
@@ -134,6 +141,7 @@ pub(crate) fn measure_on_host(
         scratch: factory.context().work(),
         run: factory.run(),
         speaks: &info.speaks(&study.system),
+        access: &access,
     };
     let instances = system.instances();
     let most = fit::most_instances(study, instances);
@@ -157,7 +165,7 @@ pub(crate) fn measure_on_host(
     host.push(account_resolution(refreshed));
     let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
     let mut study = config.sized(sizing.as_ref().unwrap_or(&plan), of_baseline, &driver.loaders());
-    let rows = RowsOfRun::place(&mut study, &info.speaks(&config.study.system), state)?;
+    let rows = RowsOfRun::place(&mut study, &info.speaks(&config.study.system), &access, state)?;
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = space::memory_available_bytes().filter(|_| cluster.is_none());
     let memory = available.map(|available| config.memory(available, &plan));
@@ -186,6 +194,7 @@ pub(crate) fn measure_on_host(
         // Loaders and systems on other hosts are linked by devices that are not of this one.
         device_towards: (cluster.is_none()).then(|| Box::new(tare_host::net_device::towards) as _),
         refresh_accounts: Box::new(move || refresh.refresh()),
+        drop_cached_pages: Box::new(|folder| Ok(tare_host::page_cache::drop_pages(folder)?)),
         accounts_are_exact: match &cluster {
             Some(cluster) => cluster.hosts().iter().all(|host| host.opened.accounts_are_exact),
             None => refreshed > 0,

@@ -9,7 +9,7 @@ use tare_lab::record::free_path;
 use tare_tune::plan::Options;
 
 use super::report;
-use crate::campaign::{CampaignConfig, run, study, tuning};
+use crate::campaign::{CampaignConfig, cold, run, study, tuning};
 use crate::cli::Weigh;
 use crate::exit::Exit;
 use crate::study_plan::{self, StudyPlan};
@@ -17,6 +17,9 @@ use crate::{cleanup, inside, live, serve, signals};
 
 pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut config = config(options)?;
+    if options.resume.is_none() {
+        cold::choose_rows(&mut config.study, &config.plan_options, state)?;
+    }
     if options.dry_run {
         return dry_run(config, options, state, out);
     }
@@ -52,6 +55,7 @@ fn dry_run(
     let mut whole = study::read(&options.study, options.quick)?.0;
     whole.add_runtime_controls();
     study::limit(&mut whole, options.rounds, None);
+    cold::choose_rows(&mut whole, &config.plan_options, state)?;
     // A study without a quick part is an error only for --quick.
     let quick = study::read(&options.study, true).ok().map(|(part, _)| part);
     StudyPlan::of(&mut config, &whole, quick.as_ref(), state)?.print(options.json, out)
