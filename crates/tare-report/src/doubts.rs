@@ -363,13 +363,7 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::EmptySlices { slices, of } => {
             format!("no operation ended in {slices} of {of} slices")
         }
-        Doubt::StillWarming { percent, warm_up_s: None } => {
-            format!("throughput rose by {percent:.0} % during the rounds")
-        }
-        Doubt::StillWarming { percent, warm_up_s: Some(s) } => format!(
-            "throughput rose by {percent:.0} % during the rounds, after a warm_up of {} s",
-            significant(*s, 3)
-        ),
+        Doubt::StillWarming { percent, warm_up_s } => warming_text(*percent, *warm_up_s),
         Doubt::NoRuntimeControl { runtime, .. } => format!("no control of the runtime {runtime}"),
         Doubt::FewRounds { rounds: blocks } => format!("only {}", crate::figures::rounds(*blocks)),
         Doubt::ControlBeyondClaim { .. }
@@ -378,6 +372,11 @@ fn brief_text(doubt: &Doubt) -> String {
         | Doubt::NotFrozen { .. }
         | Doubt::EnvironmentLeftOut { .. } => doubt.text(),
     }
+}
+
+fn warming_text(percent: f64, warm_up_s: Option<f64>) -> String {
+    let after = warm_up_s.map(|s| format!(", after a warm_up of {} s", significant(s, 3)));
+    format!("throughput rose by {percent:.0} % during the rounds{}", after.unwrap_or_default())
 }
 
 /// The advice in the fewest words.

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 /// The name in the certificate. Systems have an address in each environment, and no name.
@@ -38,7 +40,8 @@ impl ServerCertificate {
     pub fn make() -> Result<Self, CertificateError> {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec![SERVER_NAME.to_string()])?;
-        Ok(Self { certificate: cert.pem(), key: signing_key.serialize_pem() })
+        let certificate = pem("CERTIFICATE", cert.der());
+        Ok(Self { certificate, key: pem("PRIVATE KEY", &signing_key.serialize_der()) })
     }
 
     /// Returns the certificate, which its clients trust.
@@ -55,10 +58,33 @@ impl ServerCertificate {
     }
 }
 
+/// Returns bytes in PEM (RFC 7468): base64 in lines of 64 characters between two labels.
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut pem = format!("-----BEGIN {label}-----\n");
+    // Base64 is ASCII.
+    for line in text.as_bytes().chunks(64) {
+        pem.push_str(&String::from_utf8_lossy(line));
+        pem.push('\n');
+    }
+    pem + &format!("-----END {label}-----\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tare_lab::access::without_private_keys;
+
+    #[test]
+    fn pem_is_read_back() {
+        use rustls::pki_types::pem::PemObject;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        let made = ServerCertificate::make().unwrap();
+        assert!(made.certificate.lines().all(|line| line.len() <= 64), "{}", made.certificate);
+        let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap();
+        assert_eq!(pem("CERTIFICATE", &certificate), made.certificate);
+        PrivateKeyDer::from_pem_slice(made.key.as_bytes()).unwrap();
+    }
 
     #[test]
     fn private_key_is_neither_printed_nor_recorded() {

@@ -467,14 +467,7 @@ fn workloads(
     for table in tables {
         let (name, item) = name_of(&table)?;
         names.add("workload", &name, &item, source)?;
-        table.exclusive(
-            "rate_per_s",
-            "latency_share",
-            "the fixed rate is either a number or a share of the baseline's capacity",
-        )?;
-        let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
-        let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
-        let latency_share = table.share("latency_share", share)?;
+        let (rate_per_s, latency_share) = fixed_rate(&table)?;
         let has_rate = rate_per_s.is_some() || latency_share > 0.0;
         let slo = slo(&table, has_rate)?;
         let rate_only = rate_only(&table, has_rate)?;
@@ -563,6 +556,19 @@ fn slo(table: &Table<'_>, has_rate: bool) -> Result<Option<Slo>, StudyError> {
             Err(item.bad_value("the search begins at the fixed rate; set latency_share above 0"))
         }
     }
+}
+
+/// Reads the fixed rate of a workload: a number of operations/s, or a share of the baseline's
+/// capacity.
+fn fixed_rate(table: &Table<'_>) -> Result<(Option<f64>, f64), StudyError> {
+    table.exclusive(
+        "rate_per_s",
+        "latency_share",
+        "the fixed rate is either a number or a share of the baseline's capacity",
+    )?;
+    let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
+    let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
+    Ok((rate_per_s, table.share("latency_share", share)?))
 }
 
 /// Reads whether a workload has no closed loop. It then needs a fixed rate.

@@ -22,7 +22,7 @@ use tare_lab::study::{LoadCpus, Study, scale_load};
 use tare_probe::ProbeCpus;
 use tare_std::cpus::CpuSet;
 use tare_std::units;
-use tare_system::SystemInfo;
+use tare_system::{ClientRoute, SystemInfo};
 use tare_tune::idle;
 
 use super::attached::RowsOfRun;
@@ -121,11 +121,8 @@ pub(crate) fn measure_on_host(
     // So are attached systems.
     let is_linked = cluster.is_none() && study.attached().next().is_none();
     let namespace = is_linked.then(|| factory.client_namespace());
-    let route = tare_system::ClientRoute {
-        namespace: namespace.map(Into::into),
-        access: access.clone(),
-        certificate,
-    };
+    let namespace_of_route = namespace.map(Into::into);
+    let route = ClientRoute { namespace: namespace_of_route, access: access.clone(), certificate };
     let system =
         info.make_for(study, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let with_options = fit::systems_with_options(study, info, &route)?;
@@ -154,12 +151,7 @@ pub(crate) fn measure_on_host(
     host.extend(interrupt_cpus(&cpus));
     let link = factory.context().device_of_loaders();
     let (probes, mut doubts) = open_probes(cluster.as_ref(), link, &cpus, &mut host);
-    let mut extra = ExtraRounds::default();
-    if let Some(options) = &config.samples {
-        let (found, missing) = samplers::extra_rounds(options, factory.run(), &cpus);
-        extra = found;
-        doubts.extend(missing);
-    }
+    let extra = extra_rounds(config, factory.run(), &cpus, &mut doubts);
     let mut refresh = tare_probe::AccountRefresh::start(&plan.all);
     let refreshed = refresh.cpus();
     host.push(account_resolution(refreshed));
@@ -209,6 +201,19 @@ pub(crate) fn measure_on_host(
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
     Ok((ending, rows.remove().into_iter().chain(factory.close()).collect()))
+}
+
+/// Returns the rounds after those of the study, and adds the doubts about what they cannot sample.
+fn extra_rounds(
+    config: &CampaignConfig,
+    run: &str,
+    cpus: &ProbeCpus,
+    doubts: &mut Vec<Doubt>,
+) -> ExtraRounds<'static> {
+    let Some(options) = &config.samples else { return ExtraRounds::default() };
+    let (found, missing) = samplers::extra_rounds(options, run, cpus);
+    doubts.extend(missing);
+    found
 }
 
 /// Runs a campaign on the fake host into its record. Nothing on this host is changed.
