@@ -163,7 +163,8 @@ impl Agent<'_> {
                 // This host's own packets do not pass the rules that publish a port.
                 let published = spec.network != Network::Host;
                 let namespace = published.then(|| host.factory.client_namespace().into());
-                let system = info.make(&system, &ClientRoute { namespace })?;
+                let system =
+                    info.make(&system, &ClientRoute { namespace, ..ClientRoute::default() })?;
                 let environment = host.factory.environment_among(&spec, peers)?;
                 let instance = Instance { environment, system, endpoint: None };
                 host.instances.insert(id, instance);

@@ -61,6 +61,7 @@ fn config(arguments: &[String]) -> Option<Config> {
             Some(("metrics", address)) => config.metrics = Some(address.parse().ok()?),
             Some(("listen", address)) => config.listen = address.parse().ok()?,
             Some(("users", file)) => config.users = Some(file.into()),
+            Some(("tls", "optional")) => config.tls_optional = true,
             Some(("cert", file)) => tls.certificate = file.into(),
             Some(("key", file)) => tls.key = file.into(),
             _ => return None,

@@ -32,7 +32,7 @@ pub use net::tls::TlsFilesError;
 pub use node::config::{self, Choice, Config, Durability, IoChoice, TlsFiles};
 pub use node::directory::DirectoryError;
 pub use node::environment::{self, EnvironmentError};
-pub use node::memory::{MemoryError, SHARD_BYTES_MIN};
+pub use node::memory::{MemoryError, SHARD_BYTES_MIN, row_bytes_in_memory};
 pub use node::placement::PlacementError;
 pub use node::{inject, metrics, report, snapshot};
 pub use query::catalog::journal::JournalError;

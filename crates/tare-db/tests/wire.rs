@@ -574,8 +574,8 @@ fn server_beyond_loopback_needs_passwords_and_tls() {
     check(&["cert=none", "key=none"], "cannot read a certificate from none");
 }
 
-#[test]
-fn statements_and_events_work_through_tls() {
+/// Returns the server's options for TLS and the client's configuration.
+fn tls() -> ([String; 2], Arc<rustls::ClientConfig>) {
     // A well-known key pair, for 127.0.0.1 until 2126.
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
     let (certificate, key) = (files.join("certificate.pem"), files.join("key.pem"));
@@ -588,7 +588,45 @@ fn statements_and_events_work_through_tls() {
         .unwrap()
         .with_root_certificates(trusted)
         .with_no_client_auth();
-    let config = Arc::new(config);
+    (options, Arc::new(config))
+}
+
+#[test]
+fn optional_tls_serves_both_kinds_of_clients_on_one_port() {
+    let (options, config) = tls();
+    each_engine("optional TLS", |engine| {
+        let server = Server::start(engine, 2, &[&options[0], &options[1], "tls=optional"]).unwrap();
+        assert!(server.report().tls && server.report().tls_optional);
+        for version in [Version::V4, Version::V5] {
+            let session =
+                rustls::ClientConnection::new(Arc::clone(&config), "localhost".try_into().unwrap());
+            let stream = rustls::StreamOwned::new(session.unwrap(), server.connect());
+            let mut with = Client::new(stream, version);
+            assert!(with.option("SCYLLA_SHARD_AWARE_PORT_SSL").is_some());
+            assert!(matches!(decode(&with.startup(None)), Response::Ready));
+            let mut without = Client::new(server.connect(), version);
+            assert!(without.option("SCYLLA_SHARD_AWARE_PORT").is_some());
+            assert!(without.option("SCYLLA_SHARD_AWARE_PORT_SSL").is_none());
+            assert!(matches!(decode(&without.startup(None)), Response::Ready));
+            for client in [&mut with, &mut without] {
+                let answer = client.query("SELECT release_version FROM system.local");
+                assert!(matches!(decode(&answer), Response::Rows(_)));
+            }
+        }
+        // A client may send its first bytes one by one.
+        let mut slow = server.connect();
+        for byte in b"\x04\0\0\x01\x05\0\0\0\0" {
+            slow.write_all(&[*byte]).unwrap();
+        }
+        let mut said = [0];
+        slow.read_exact(&mut said).unwrap();
+        assert_eq!(said, [0x84], "an answer of version 4");
+    });
+}
+
+#[test]
+fn statements_and_events_work_through_tls() {
+    let (options, config) = tls();
     each_engine("TLS", |engine| {
         let server = Server::start(engine, 2, &[&options[0], &options[1]]).unwrap();
         for (version, lz4) in [(Version::V4, false), (Version::V4, true), (Version::V5, true)] {

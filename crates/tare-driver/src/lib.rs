@@ -7,6 +7,7 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::Driver;
 use tare_lab::study::{LoadCpus, OptionInfo, Study, WorkloadSpec};
 use tare_lab::system::Instances;
@@ -122,6 +123,8 @@ pub struct Client<'a> {
     pub run: &'a str,
     /// The protocol of the system (`tare_lab::system::System::speaks`).
     pub speaks: &'a str,
+    /// What it needs to connect.
+    pub access: &'a ClientAccess,
 }
 
 /// Why a study cannot use its driver.
@@ -138,6 +141,8 @@ pub enum PairError {
          leave out [[loader]]"
     )]
     NotOnLoaders { driver: &'static str },
+    #[error("the driver {driver} cannot use the login of [access]; driver = \"tare-load\" can")]
+    NoAccess { driver: &'static str },
 }
 
 /// All drivers that a study may name.
@@ -210,6 +215,9 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
         return Err(PairError::Protocol { driver, system, known, speaks, remedy }.into());
     }
     (driver.check)(study, speaks)?;
+    if study.access.is_some() && driver.name != built_in::INFO.name {
+        return Err(PairError::NoAccess { driver: driver.name }.into());
+    }
     check_attached(driver, study, speaks)?;
     match (study.loaders.is_empty(), driver.sharing) {
         (true, None) => {}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tare_driver::{AgentOptions, Client, DriverError, TareLoad};
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder};
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
@@ -76,7 +77,8 @@ fn slice(pacing: Pacing) -> SliceOrder {
 
 fn start(program: &Path, namespace: Option<&Path>, run: &str) -> Result<TareLoad, DriverError> {
     let (cpus, scratch) = (&cpus(), Path::new("unused"));
-    TareLoad::start(&Client { program, cpus, namespace, scratch, run, speaks: "cql" })
+    let access = &ClientAccess::default();
+    TareLoad::start(&Client { program, cpus, namespace, scratch, run, speaks: "cql", access })
 }
 
 fn driver_runs_its_agent() {

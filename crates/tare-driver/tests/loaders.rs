@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tare_driver::AgentOptions;
 use tare_driver::loaders::{AgentPipes, LoaderError, MultiLoader, StartAgent};
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_load::histogram;
@@ -112,7 +113,7 @@ fn start(agents: Agents) -> Result<MultiLoader, LoaderError> {
 
 fn start_with(driver: &str, agents: Agents) -> Result<MultiLoader, LoaderError> {
     let driver = tare_driver::ALL.iter().find(|known| known.name == driver).unwrap();
-    MultiLoader::start(driver, driver.speaks[0], agents)
+    MultiLoader::start(driver, driver.speaks[0], &ClientAccess::default(), agents)
 }
 
 fn workload(connections: u32, in_flight: u32) -> WorkloadSpec {

@@ -25,6 +25,7 @@ pub mod mounts;
 pub mod net_device;
 pub mod netns;
 pub mod nvme;
+pub mod page_cache;
 pub mod process;
 pub mod program;
 pub mod tcp;

@@ -98,7 +98,12 @@ pub enum Doubt {
     /// No operation ended in some slices. They are void, so that the others look better than all.
     EmptySlices { slices: u32, of: u32 },
     /// Throughput rose by this much from the first third of the rounds to the last.
-    StillWarming { percent: f64 },
+    StillWarming {
+        percent: f64,
+        /// The length of the schedule's warm-up, where it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warm_up_s: Option<f64>,
+    },
 }
 
 impl Doubt {
@@ -313,8 +318,12 @@ impl Doubt {
             Self::EmptySlices { slices, of } => {
                 format!("no operation ended in {slices} of {of} slices, which do not count")
             }
-            Self::StillWarming { percent } => format!(
-                "throughput rose by {percent:.0} % from the first third of the rounds to the last"
+            Self::StillWarming { percent, warm_up_s } => format!(
+                "throughput rose by {percent:.0} % from the first third of the rounds to the last{}",
+                warm_up_s.map_or_else(String::new, |s| format!(
+                    ", after a warm_up of {} s",
+                    significant(s, 3)
+                ))
             ),
             _ => String::new(),
         }
@@ -432,6 +441,10 @@ impl Doubt {
             Self::EmptySlices { .. } => {
                 "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \
                  disk"
+            }
+            Self::StillWarming { warm_up_s: Some(_), .. } => {
+                "the system still compiled its code or filled its caches, and an environment that \
+                 slows it down also warms it up later; give the schedule a longer warm_up"
             }
             _ => {
                 "the system still compiled its code or filled its caches, and an environment that \

@@ -59,6 +59,10 @@ pub struct SliceLoad {
     pub errors: Vec<(String, u64)>,
     /// Open loop: operations that were due in the window and never sent.
     pub unsent: u64,
+    /// Open loop: operations that were sent more than 1 ms after they were due; `None` if the
+    /// driver does not know it.
+    #[serde(default)]
+    pub sent_late: Option<u64>,
     /// CPU time of the client's threads in the window, in ns.
     pub client_cpu_ns: u64,
     /// CPU time of the client's busiest thread in the window, in ns. 0 if the driver does not know

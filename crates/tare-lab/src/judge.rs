@@ -23,8 +23,10 @@ pub const STRANGERS_SHARE: f64 = law::STRANGERS_SHARE_MAX;
 pub const THROTTLED_SHARE: f64 = 0.01;
 /// Fewer operations than this share of those due at the fixed rate are a doubt.
 pub const RATE_REACHED_SHARE: f64 = 0.98;
+/// More operations than this share that the client sent late are a doubt.
+pub const SENT_LATE_SHARE: f64 = 0.01;
 /// Reads from disk that differ from those of the study by more than this share are a doubt.
-pub const DISK_READS_OFF: f64 = 0.1;
+pub const DISK_READS_OFF: f64 = 0.05;
 /// A node of a system that uses less than this share of the CPU time of the others is a doubt.
 pub const NODE_BEHIND_SHARE: f64 = 2.0 / 3.0;
 /// With less CPU time than this in ns, the shares of nodes are noise: a few scheduler ticks.
@@ -138,6 +140,14 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
         if reached_per_s < asked_per_s * RATE_REACHED_SHARE {
             doubts.push(Doubt::RateNotReached { asked_per_s, reached_per_s });
         }
+    }
+    let late_share = counter(names::CLIENT_SENT_LATE).map(|late| late / slice.operations as f64);
+    if let Some(late_share) = late_share.filter(|share| *share > SENT_LATE_SHARE) {
+        let threads_ns = window * context.client.count.max(1) as f64;
+        let waited = counter(names::CLIENT_RUN_QUEUE_WAIT_NS);
+        let waited_share = waited.map(|ns| (ns / threads_ns).min(1.0));
+        let late_share = late_share.min(1.0);
+        doubts.push(Doubt::SentLate { late_share, waited_share });
     }
     doubts.extend(slice.errors.iter().filter(|(_, count)| *count > 0).map(|(error, count)| {
         Doubt::OperationErrors { error: error.clone(), count: *count, operations: slice.operations }
@@ -361,8 +371,9 @@ mod tests {
             let kinds: Vec<&str> = slice(&one, context).iter().map(Doubt::kind).collect();
             assert_eq!(kinds, expect, "{from_disk} of {reads}, asked {asked:?}");
         };
-        check(Some(0.95), 1000.0, 940.0, &[]);
-        check(Some(0.95), 1000.0, 840.0, &["reads_not_from_disk"]);
+        check(Some(0.95), 1000.0, 905.0, &[]);
+        check(Some(0.95), 1000.0, 995.0, &[]);
+        check(Some(0.95), 1000.0, 890.0, &["reads_not_from_disk"]);
         check(Some(0.0), 1000.0, 200.0, &["reads_not_from_disk"]);
         check(Some(0.95), 90.0, 0.0, &[]);
         check(None, 1000.0, 0.0, &[]);

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ablation;
+pub mod access;
 pub mod analysis;
 pub mod attach;
 pub mod background;

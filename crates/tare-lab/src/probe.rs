@@ -72,6 +72,10 @@ pub mod names {
     pub const DISK_BUSY_SHARE: &str = "disk_busy_share";
     /// Time in which at least one task of the host waited for a disk, in ns.
     pub const IO_PRESSURE_NS: &str = "io_pressure_some_ns";
+    /// Operations that the client sent more than 1 ms after they were due, by its own count.
+    pub const CLIENT_SENT_LATE: &str = "client_sent_late";
+    /// Time in which threads of the client waited for a CPU, in ns.
+    pub const CLIENT_RUN_QUEUE_WAIT_NS: &str = "client_run_queue_wait_ns";
     /// Reads that the system answered, by its own count.
     pub const SYSTEM_READS: &str = "system_reads";
     /// Those of them that had to wait for a disk.

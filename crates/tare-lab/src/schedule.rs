@@ -47,7 +47,9 @@ pub fn has_latency_phase(workload: &WorkloadSpec) -> bool {
 pub fn cells(study: &Study) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (workload, spec) in study.workloads.iter().enumerate() {
-        cells.push(Cell { workload, phase: Phase::Capacity });
+        if !spec.rate_only {
+            cells.push(Cell { workload, phase: Phase::Capacity });
+        }
         if has_latency_phase(spec) {
             cells.push(Cell { workload, phase: Phase::Latency });
         }

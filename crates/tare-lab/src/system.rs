@@ -66,6 +66,12 @@ pub trait System {
         None
     }
 
+    /// Returns how many bytes of rows one instance on `cpus` CPUs keeps in memory once it has read
+    /// more of them; `None` if Tare does not know.
+    fn row_memory_bytes(&self, _cpus: usize) -> Option<u64> {
+        None
+    }
+
     /// Returns the time limit for a started instance to answer.
     fn ready_limit(&self) -> Duration {
         READY_LIMIT

@@ -97,6 +97,8 @@ pub struct Tls {
 pub enum Trust {
     /// Certificates that an authority in this PEM file has signed.
     Authorities(PathBuf),
+    /// The same, with the text of such a file.
+    Pem(String),
     /// Any certificate. Anybody on the network path can then read and change the traffic.
     Anyone,
 }

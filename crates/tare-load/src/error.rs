@@ -23,6 +23,7 @@ impl LoadError {
                 | Self::SpeaksTls { .. }
                 | Self::Tls { .. }
                 | Self::TlsAuthorities { .. }
+                | Self::TlsPem { .. }
                 | Self::TlsName { .. }
                 | Self::TlsSetup { .. }
         )
@@ -82,6 +83,8 @@ pub enum LoadError {
     Tls { address: SocketAddr, reason: rustls::Error },
     #[error("cannot read the trusted authorities in {path}: {reason}", path = path.display())]
     TlsAuthorities { path: PathBuf, reason: String },
+    #[error("cannot read the certificates of the trusted authorities: {reason}")]
+    TlsPem { reason: String },
     #[error("{name:?} cannot be the name of a TLS server")]
     TlsName { name: String },
     #[error("cannot set up TLS")]

@@ -14,9 +14,11 @@ use tare_std::units::parse_bytes;
 /// The fewest values of an axis. Two workloads often differ in one number by chance, as reads and
 /// writes do in `write_share`.
 const VALUES_MIN: usize = 3;
+/// Two rates are enough: a study does not have them by chance.
+const RATES_MIN: usize = 2;
 
 /// Settings without influence on which workloads are alike.
-const NOT_COMPARED: [&str; 2] = ["name", "load"];
+const NOT_COMPARED: [&str; 4] = ["name", "load", "rate_only", "slo"];
 
 /// One value of an axis and the workload that has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +50,7 @@ impl Axis<'_> {
             "bs" => "block size".to_string(),
             "iodepth" => "queue depth".to_string(),
             "in_flight" => "requests in flight".to_string(),
+            "rate_per_s" => "rate, op/s".to_string(),
             name => name.replace('_', " "),
         }
     }
@@ -95,7 +98,11 @@ pub(crate) fn axes(study: &Study) -> Vec<Axis<'_>> {
         axis.points.sort_by(|a, b| a.value.total_cmp(&b.value));
         axis.points.dedup_by(|a, b| a.value.total_cmp(&b.value).is_eq());
     }
-    found.retain(|axis| axis.points.len() >= VALUES_MIN);
+    let least = |axis: &Axis<'_>| match axis.setting.as_str() {
+        "rate_per_s" => RATES_MIN,
+        _ => VALUES_MIN,
+    };
+    found.retain(|axis| axis.points.len() >= least(axis));
     found
 }
 
@@ -113,7 +120,7 @@ fn settings(workload: &WorkloadSpec) -> BTreeMap<String, String> {
         match value {
             _ if NOT_COMPARED.contains(&name.as_str()) || name == "options" => {}
             // A climb finds another number for each workload.
-            _ if name == "in_flight" && workload.load.climb().is_some() => {}
+            _ if name == "in_flight" && workload.load.saturate.is_some() => {}
             Value::Object(inner) => settings.extend(
                 inner.into_iter().map(|(key, value)| (format!("{name}.{key}"), text(&value))),
             ),

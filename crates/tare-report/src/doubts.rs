@@ -270,7 +270,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
         }
         Doubt::FewRounds { rounds: blocks } => Some(-f64::from(*blocks)),
         Doubt::EmptySlices { slices, of } => Some(f64::from(*slices) / f64::from((*of).max(1))),
-        Doubt::StillWarming { percent } => Some(*percent),
+        Doubt::StillWarming { percent, .. } => Some(*percent),
         _ => None,
     }
 }
@@ -363,9 +363,7 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::EmptySlices { slices, of } => {
             format!("no operation ended in {slices} of {of} slices")
         }
-        Doubt::StillWarming { percent } => {
-            format!("throughput rose by {percent:.0} % during the rounds")
-        }
+        Doubt::StillWarming { percent, warm_up_s } => warming_text(*percent, *warm_up_s),
         Doubt::NoRuntimeControl { runtime, .. } => format!("no control of the runtime {runtime}"),
         Doubt::FewRounds { rounds: blocks } => format!("only {}", crate::figures::rounds(*blocks)),
         Doubt::ControlBeyondClaim { .. }
@@ -374,6 +372,11 @@ fn brief_text(doubt: &Doubt) -> String {
         | Doubt::NotFrozen { .. }
         | Doubt::EnvironmentLeftOut { .. } => doubt.text(),
     }
+}
+
+fn warming_text(percent: f64, warm_up_s: Option<f64>) -> String {
+    let after = warm_up_s.map(|s| format!(", after a warm_up of {} s", significant(s, 3)));
+    format!("throughput rose by {percent:.0} % during the rounds{}", after.unwrap_or_default())
 }
 
 /// The advice in the fewest words.
@@ -416,7 +419,12 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::LoaderClock { .. } => "Use a longer window or a shorter line.",
         Doubt::LoaderSaturated { .. } => "Throughput is a lower bound; add a [[loader]].",
         Doubt::EmptySlices { .. } => "Throughput is worse than shown; use a longer window.",
-        Doubt::StillWarming { .. } => "Not the cost of a warm system; give the schedule a warm_up.",
+        Doubt::StillWarming { warm_up_s: None, .. } => {
+            "Not the cost of a warm system; give the schedule a warm_up."
+        }
+        Doubt::StillWarming { .. } => {
+            "Not the cost of a warm system; give the schedule a longer warm_up."
+        }
         Doubt::NotFrozen { .. } => "Give each its own CPUs, or measure one alone.",
         Doubt::NoRuntimeControl { .. } => "Small differences may be the runtime's set-up.",
     }

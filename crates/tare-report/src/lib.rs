@@ -39,6 +39,7 @@ mod objective;
 mod own_view;
 pub mod prometheus;
 pub mod prove;
+mod rates;
 mod relations;
 mod run_conditions;
 mod slice_schedule;

@@ -12,6 +12,7 @@ use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
 use tare_stats::law::Verdict;
 
+use crate::axes::axes;
 use crate::doubts::DoubtGroups;
 use crate::escape::markdown as escape;
 use crate::explain::{self, ExplanationText};
@@ -65,6 +66,12 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
                 blocks.push(plain_table(&objective::HEAD, &rows));
             }
             blocks.extend(instances(record, analysis, &workload.name));
+        }
+    }
+    for axis in axes(&record.study) {
+        if let Some(table) = crate::rates::table(&axis, record, analysis) {
+            blocks.push(escape(&table.caption));
+            blocks.push(plain_table(&crate::rates::HEAD, &table.rows));
         }
     }
     blocks.extend(explanation(record));

@@ -71,12 +71,20 @@ fn cpus(list: &str) -> &str {
 /// The load of a workload in both phases.
 pub(crate) fn workload_line(record: &Record, workload: &WorkloadSpec) -> String {
     let at = fixed_rate(record, &workload.name)
-        .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
+        .map(|at| format!("latency at {} op/s, open loop", rate(at)));
     let load = match workload.options.is_empty() {
         true => format!("{} in flight{}", workload.in_flight, found(workload)),
         false => clean(&options_text(&workload.options)) + &found(workload),
     };
-    format!("Workload {}: capacity with {load}, closed loop{at}", clean(&workload.name))
+    let capacity = (!workload.rate_only).then(|| format!("capacity with {load}, closed loop"));
+    let connected = connection(workload).map(|text| format!("connected with {text}"));
+    let parts: Vec<String> = [capacity, at, connected].into_iter().flatten().collect();
+    format!("Workload {}: {}", clean(&workload.name), parts.join("; "))
+}
+
+/// Returns how the clients of a workload connect, if not plainly.
+pub(crate) fn connection(workload: &WorkloadSpec) -> Option<String> {
+    (!workload.connection.is_plain()).then(|| workload.connection.to_string())
 }
 
 /// The rate of the latency phase in operations per second; `None` before the run has set it.

@@ -27,13 +27,13 @@ use tare_lab::study::OptionInfo;
 use tare_lab::system::{BackgroundWork, Instances, MemoryNeed, System};
 use tare_std::units::parse_bytes;
 
-use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
 use super::java::GarbageCollections;
 use super::options::Options;
 use super::starter::StartPlan;
+use super::{SystemInfo, TlsSupport};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "cassandra",
@@ -73,6 +73,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
+    tls: TlsSupport::No,
     make: |spec, client_route| {
         Ok(Box::new(Cassandra::new(Options::new(spec), client_route.clone())?))
     },

@@ -1,13 +1,20 @@
 //! The route to a running system: TCP from where the client runs, because its address means
 //! something only there. A system is queried rarely (`INFO`, `SHOW`, `stats`) and outside of the
-//! measured windows; every exchange has a limit.
+//! measured windows; every exchange has a limit. It uses TLS where the first workload does.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, StreamOwned};
 use tare_host::netns::{self, NetnsError};
+use tare_lab::access::{ClientAccess, Login};
+
+use super::certificate::ServerCertificate;
 
 /// Time limit for a connection, and for each answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -19,6 +26,10 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 pub struct ClientRoute {
     /// The network namespace, such as `/run/netns/NAME`; `None`: that of this process.
     pub namespace: Option<PathBuf>,
+    /// How clients connect there.
+    pub access: ClientAccess,
+    /// The certificate of the systems that the run starts, where any of their clients has TLS.
+    pub certificate: Option<Arc<ServerCertificate>>,
 }
 
 /// Why a system gave no answer.
@@ -28,6 +39,14 @@ pub enum ClientRouteError {
     Namespace(#[from] NetnsError),
     #[error("it does not answer on {address}")]
     Connect { address: SocketAddr, source: io::Error },
+    #[error("cannot set up TLS for {address}")]
+    Tls { address: SocketAddr, source: rustls::Error },
+    #[error("{name:?} cannot be the name of a TLS server")]
+    ServerName { name: String },
+    #[error("{address} asks for a login; write username and the place of its password in [access]")]
+    NoLogin { address: SocketAddr },
+    #[error("{address} refused the login of {username:?}: {said}")]
+    Login { address: SocketAddr, username: String, said: String },
     #[error("it accepts connections on {address}, but ends the connection after {question:?}")]
     Ask { address: SocketAddr, question: String, source: io::Error },
     #[error("{address} sees {seen} of the {count} nodes of its cluster")]
@@ -39,14 +58,73 @@ pub enum ClientRouteError {
 /// A connection to a running system.
 #[derive(Debug)]
 pub(crate) struct SystemConnection {
-    stream: TcpStream,
+    stream: Stream,
     address: SocketAddr,
     question: String,
     limit: Duration,
     deadline: Instant,
 }
 
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<rustls::ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &stream.sock,
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.write_all(bytes),
+            Self::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(bytes),
+            Self::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+/// Begins TLS on a socket. The handshake is made with the first request.
+fn with_tls(
+    socket: TcpStream,
+    address: SocketAddr,
+    access: &ClientAccess,
+) -> Result<Stream, ClientRouteError> {
+    let fail = |source| ClientRouteError::Tls { address, source };
+    let mut roots = RootCertStore::empty();
+    let text = access.authorities.as_deref().unwrap_or_default();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(text.as_bytes()).flatten());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(fail)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = match &access.server_name {
+        None => ServerName::from(address.ip()),
+        Some(name) => ServerName::try_from(name.clone())
+            .map_err(|_| ClientRouteError::ServerName { name: name.clone() })?,
+    };
+    let session = rustls::ClientConnection::new(Arc::new(config), name).map_err(fail)?;
+    Ok(Stream::Tls(Box::new(StreamOwned::new(session, socket))))
+}
+
 impl ClientRoute {
+    /// Returns the login that systems may ask for.
+    pub(crate) fn login(&self) -> Option<&Login> {
+        self.access.login.as_ref()
+    }
+
     /// Connects to a system.
     ///
     /// # Errors
@@ -64,6 +142,11 @@ impl ClientRoute {
         let stream = stream.map_err(fail)?;
         stream.set_nodelay(true).map_err(fail)?;
         stream.set_write_timeout(Some(LIMIT)).map_err(fail)?;
+        stream.set_read_timeout(Some(LIMIT)).map_err(fail)?;
+        let stream = match self.access.connection.tls {
+            true => with_tls(stream, address, &self.access)?,
+            false => Stream::Plain(stream),
+        };
         let (question, deadline) = (String::new(), Instant::now() + LIMIT);
         Ok(SystemConnection { stream, address, question, limit: LIMIT, deadline })
     }
@@ -93,7 +176,7 @@ impl SystemConnection {
             let left = self.deadline.saturating_duration_since(Instant::now());
             // Zero means no limit.
             let left = left.max(Duration::from_millis(1));
-            let read = self.stream.set_read_timeout(Some(left));
+            let read = self.stream.socket().set_read_timeout(Some(left));
             match read.and_then(|()| self.stream.read(&mut bytes[filled..])) {
                 Ok(0) => return Err(self.broke_off(io::ErrorKind::UnexpectedEof.into())),
                 Ok(more) => filled += more,
@@ -115,6 +198,17 @@ impl SystemConnection {
             }
         }
         Ok(String::from_utf8_lossy(&line).trim_end_matches('\r').to_string())
+    }
+
+    /// Makes an error of a login that failed.
+    pub(crate) fn refused_login(&self, login: &Login, said: &str) -> ClientRouteError {
+        let username = login.username.clone();
+        ClientRouteError::Login { address: self.address, username, said: said.into() }
+    }
+
+    /// Makes an error of a system that asks for a login where there is none.
+    pub(crate) fn no_login(&self) -> ClientRouteError {
+        ClientRouteError::NoLogin { address: self.address }
     }
 
     /// Makes an error of an answer that does not fit.

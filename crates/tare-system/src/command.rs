@@ -7,11 +7,11 @@ use tare_lab::environment::{HostProgram, Launch};
 use tare_lab::study::OptionInfo;
 use tare_lab::system::Instances;
 
-use super::SystemInfo;
 use super::instances;
 use super::options::Options;
 use super::readiness::{self, DescribedStart, DescribedSystem};
 use super::starter::StartPlan;
+use super::{SystemInfo, TlsSupport};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "command",
@@ -50,6 +50,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
+    tls: TlsSupport::No,
     make: |spec, client_route| {
         let options = Options::new(spec);
         options.need("command", "the program and its arguments")?;

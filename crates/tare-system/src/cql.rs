@@ -6,6 +6,7 @@ use std::time::Duration;
 use tare_cql::frame::{self, Direction, HEADER_BYTES};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::{Response, Row};
+use tare_lab::access::Login;
 use tare_lab::environment::Endpoint;
 
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
@@ -22,7 +23,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects and sends `STARTUP`.
+    /// Connects, sends `STARTUP`, and logs in where the system asks for it.
     pub(crate) fn open(
         client_route: &ClientRoute,
         at: &Endpoint,
@@ -31,9 +32,29 @@ impl Session {
         session.line.limit(ANSWER_LIMIT);
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", tare_cql::CQL_VERSION)]);
-        session
-            .ask("STARTUP", &out, |response| matches!(response, Response::Ready).then_some(()))?;
+        let asks_for_login = session.ask("STARTUP", &out, |response| match response {
+            Response::Ready => Some(false),
+            Response::Authenticate { .. } => Some(true),
+            _ => None,
+        })?;
+        if asks_for_login {
+            let login = client_route.login().ok_or_else(|| session.line.no_login())?;
+            session.log_in(login)?;
+        }
         Ok(session)
+    }
+
+    /// Logs in by user and password (SASL PLAIN).
+    fn log_in(&mut self, login: &Login) -> Result<(), ClientRouteError> {
+        let token = format!("\0{}\0{}", login.username, login.password);
+        let mut out = Vec::new();
+        request::encode_auth_response(&mut out, 0, Some(token.as_bytes()));
+        let refused = self.ask("the login", &out, |response| match response {
+            Response::AuthSuccess { .. } => Some(None),
+            Response::Error(error) => Some(Some(error.message.to_string())),
+            _ => None,
+        })?;
+        refused.map_or(Ok(()), |said| Err(self.line.refused_login(login, &said)))
     }
 
     /// Runs a statement and returns its rows.

@@ -6,7 +6,7 @@ use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::system::System;
 
-use super::SystemInfo;
+use super::{SystemInfo, TlsSupport};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "fio",
@@ -15,6 +15,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     found: None,
     options: &[],
     takes_device: true,
+    tls: TlsSupport::No,
     make: |_, _| Ok(Box::new(Fio)),
 };
 

@@ -7,10 +7,10 @@
 use tare_lab::environment::Launch;
 use tare_lab::study::OptionInfo;
 
-use super::SystemInfo;
 use super::options::{OptionError, Options};
 use super::readiness::{self, DescribedStart, DescribedSystem};
 use super::starter::StartPlan;
+use super::{SystemInfo, TlsSupport};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "image",
@@ -48,6 +48,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         readiness::LIMIT,
     ],
     takes_device: false,
+    tls: TlsSupport::No,
     make: |spec, client_route| {
         let options = Options::new(spec);
         let image = Image::new(&options)?;

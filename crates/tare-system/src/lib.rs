@@ -6,8 +6,10 @@
 //! whether they are idle.
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod attached_cql;
 mod cassandra;
+mod certificate;
 mod client_route;
 mod command;
 mod cql;
@@ -45,6 +47,7 @@ use tare_lab::study::{OptionInfo, Study, SystemSpec};
 use tare_lab::system::System;
 
 pub use cassandra::{Cassandra, CassandraError};
+pub use certificate::{CertificateError, SERVER_NAME, ServerCertificate};
 pub use client_route::{ClientRoute, ClientRouteError};
 pub use fio::{Fio, FioReportError};
 pub use image_start::ImageStartError;
@@ -70,12 +73,25 @@ pub struct SystemInfo {
     pub options: &'static [OptionInfo],
     /// Whether its data may be a block device (storage `raw`) in place of a directory.
     pub takes_device: bool,
+    /// How clients with TLS reach one that Tare starts.
+    pub tls: TlsSupport,
     /// The protocol that it speaks, in the drivers' word for it: `cql`, `redis` ...
     speaks: fn(&SystemSpec) -> String,
     /// Looks for its program on this host: returns its path, or how to install it. `None` if it is
     /// part of Tare, or the study names it.
     pub found: Option<fn() -> Result<String, &'static str>>,
     make: Make,
+}
+
+/// How clients with TLS reach a system that Tare starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsSupport {
+    /// Tare starts it without TLS.
+    No,
+    /// On the port of the clients without TLS.
+    Beside,
+    /// It listens for clients with TLS, or for those without.
+    Alone,
 }
 
 impl SystemInfo {

@@ -22,7 +22,7 @@ use super::client_route::{ClientRoute, ClientRouteError};
 use super::mysql::Session;
 use super::options::{OptionError, Options};
 use super::starter::StartPlan;
-use super::{SystemInfo, instances};
+use super::{SystemInfo, TlsSupport, instances};
 
 pub(super) const MARIADB: SystemInfo = SystemInfo {
     name: "mariadb",
@@ -31,6 +31,7 @@ pub(super) const MARIADB: SystemInfo = SystemInfo {
     found: Some(|| found(MARIADB_PROGRAMS)),
     options: OPTIONS,
     takes_device: false,
+    tls: TlsSupport::No,
     make: |spec, client_route| make("mariadb", MARIADB_PROGRAMS, spec, client_route),
 };
 

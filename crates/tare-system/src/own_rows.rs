@@ -2,7 +2,8 @@
 //! (PostgreSQL), or the keys with a prefix (Redis) that are named after the run. They are in the
 //! journal before the first row is written, and removed from the host's network namespace.
 //!
-//! Limits: only systems without a login. Redis is asked for all of its keys, in small steps.
+//! The journal has the place of a password, never the password. Redis is asked for all of its keys,
+//! in small steps.
 
 use std::net::SocketAddr;
 
@@ -10,8 +11,11 @@ use serde::{Deserialize, Serialize};
 use tare_host::UndoError;
 use tare_host::journal::Entry;
 use tare_host::undo::UndoKinds;
+use tare_lab::access::ClientAccess;
 use tare_lab::environment::Endpoint;
+use tare_lab::study::{AccessSpec, ClientConnection};
 
+use crate::access::{self, AccessError};
 use crate::client_route::{ClientRoute, ClientRouteError};
 use crate::redis::{self, KeyPolicy};
 use crate::{cql, postgres};
@@ -25,6 +29,11 @@ pub struct OwnRows {
     pub address: SocketAddr,
     /// The keyspace, the database, or what keys begin with before a colon.
     pub name: String,
+    /// The login and the certificates, by where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessSpec>,
+    #[serde(default, skip_serializing_if = "ClientConnection::is_plain")]
+    pub connection: ClientConnection,
 }
 
 /// Why the rows of a load cannot be in an attached system.
@@ -32,6 +41,8 @@ pub struct OwnRows {
 pub enum OwnRowsError {
     #[error(transparent)]
     Route(#[from] ClientRouteError),
+    #[error(transparent)]
+    Access(#[from] AccessError),
     #[error(
         "Redis at {address} has maxmemory_policy = {policy}: it may drop keys of yours for those of the \
          load; measure one with noeviction, or without maxmemory"
@@ -57,23 +68,24 @@ pub fn name(run: &str) -> String {
 ///
 /// # Errors
 /// If the system does not answer, may drop rows of the user for others, or is one of several nodes.
-pub fn check(speaks: &str, address: SocketAddr) -> Result<(), OwnRowsError> {
+pub fn check(speaks: &str, address: SocketAddr, access: &ClientAccess) -> Result<(), OwnRowsError> {
+    let route = ClientRoute { access: access.clone(), ..ClientRoute::default() };
     match speaks {
-        "redis" => match redis::key_policy(&ClientRoute::default(), address)? {
+        "redis" => match redis::key_policy(&route, address)? {
             KeyPolicy::Keeps => Ok(()),
             KeyPolicy::Evicts(policy) => Err(OwnRowsError::Evicts { address, policy }),
             KeyPolicy::Clustered => Err(OwnRowsError::Clustered { address }),
         },
-        "cql" => check_nodes(address),
+        "cql" => check_nodes(address, &route),
         "postgres" => Ok(()),
         other => Err(OwnRowsError::NoPlace { speaks: other.into() }),
     }
 }
 
 /// The driver would load all nodes of a cluster, and only one of them is attached.
-fn check_nodes(address: SocketAddr) -> Result<(), OwnRowsError> {
+fn check_nodes(address: SocketAddr, route: &ClientRoute) -> Result<(), OwnRowsError> {
     let at = Endpoint { address, data: None };
-    let mut session = cql::Session::open(&ClientRoute::default(), &at)?;
+    let mut session = cql::Session::open(route, &at)?;
     match session.query("SELECT peer FROM system.peers")?.len() {
         0 => Ok(()),
         others => Err(OwnRowsError::Nodes { address, others }),
@@ -82,7 +94,10 @@ fn check_nodes(address: SocketAddr) -> Result<(), OwnRowsError> {
 
 impl OwnRows {
     fn remove(&self) -> Result<(), OwnRowsError> {
-        let (route, name) = (ClientRoute::default(), self.name.as_str());
+        let name = self.name.as_str();
+        let access = self.access.as_ref().map(|spec| access::resolve(spec, self.connection));
+        let access = access.transpose()?.unwrap_or_default();
+        let route = ClientRoute { access, ..ClientRoute::default() };
         let at = Endpoint { address: self.address, data: None };
         match self.speaks.as_str() {
             "redis" => Ok(redis::remove_keys(&route, self.address, &format!("{name}:"))?),

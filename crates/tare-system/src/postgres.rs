@@ -15,11 +15,11 @@ use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
 use tare_lab::system::{BackgroundWork, Instances, System};
 
-use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::instances;
 use super::options::Options;
 use super::starter::StartPlan;
+use super::{SystemInfo, TlsSupport};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "postgres",
@@ -59,6 +59,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
+    tls: TlsSupport::No,
     make: |spec, client_route| {
         let options = Options::new(spec);
         options.count("max_connections", 200)?;

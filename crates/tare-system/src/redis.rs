@@ -12,10 +12,11 @@ use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::{BackgroundWork, Instances, System};
 
+use super::certificate::{CERTIFICATE_FILE, KEY_FILE, ServerCertificate};
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
 use super::starter::StartPlan;
-use super::{SystemInfo, instances};
+use super::{SystemInfo, TlsSupport, instances};
 
 pub(super) const REDIS: SystemInfo = SystemInfo {
     name: "redis",
@@ -24,6 +25,7 @@ pub(super) const REDIS: SystemInfo = SystemInfo {
     found: Some(|| super::program("redis-server", "apt-get install redis-server")),
     options: OPTIONS,
     takes_device: false,
+    tls: TlsSupport::Alone,
     make: |spec, client_route| make("redis", spec, client_route),
 };
 
@@ -118,11 +120,16 @@ impl System for Redis {
     fn launch(&self, _cpus: usize) -> Launch {
         let default = format!("{}-server", self.name);
         let name = self.options.text_or("program", &default).to_string();
-        let words = ["{program}", "--bind", "{listen}", "--port", "{port}", "--dir", "{data}"];
+        let words = ["{program}", "--bind", "{listen}", "--dir", "{data}"];
         // The network belongs to the study alone; without a password Redis would answer only on
         // loopback.
         let words = words.into_iter().chain(["--protected-mode", "no", "--save", ""]);
         let mut command: Vec<String> = words.map(String::from).collect();
+        let certificate = self.client_route.certificate.as_deref();
+        command.extend(match certificate {
+            None => ["--port", "{port}"].map(String::from).to_vec(),
+            Some(_) => tls_words(),
+        });
         match self.options.text_or("appendonly", "no") {
             "no" => command.extend(["--appendonly", "no"].map(String::from)),
             sync => {
@@ -133,7 +140,8 @@ impl System for Redis {
             command.extend(["--io-threads".into(), threads.into()]);
         }
         command.extend(self.options.words("arguments"));
-        let arguments = StartPlan { command, ..StartPlan::default() }.arguments();
+        let files = certificate.map(ServerCertificate::files).unwrap_or_default();
+        let arguments = StartPlan { files, command, ..StartPlan::default() }.arguments();
         let program = HostProgram { name, ..HostProgram::default() };
         Launch { arguments, program: Some(program), ..Launch::default() }
     }
@@ -143,7 +151,7 @@ impl System for Redis {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut line = self.client_route.connect(at.address)?;
+        let mut line = open(&self.client_route, at.address)?;
         line.send("PING", b"PING\r\n")?;
         let answer = line.line()?;
         // It answers `-LOADING Redis is loading the dataset in memory` while it loads its log.
@@ -166,6 +174,17 @@ impl System for Redis {
     }
 }
 
+/// Returns the options with which it listens for TLS alone, without certificates of clients.
+fn tls_words() -> Vec<String> {
+    let certificate = format!("{{data}}/{CERTIFICATE_FILE}");
+    let key = format!("{{data}}/{KEY_FILE}");
+    let words = ["--port", "0", "--tls-port", "{port}", "--tls-auth-clients", "no"];
+    let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key];
+    // Its version 6 does not start without authorities.
+    let files = files.into_iter().chain(["--tls-ca-cert-file", &certificate]);
+    words.into_iter().chain(files).map(String::from).collect()
+}
+
 /// Returns the saves and rewrites, each of which forks, and the evicted keys. A fork that still
 /// runs is in `total_forks` already (`redisFork` of Redis counts at its start), so that it counts
 /// in the slices after the first one by what runs.
@@ -184,12 +203,28 @@ fn background(info: &[(String, String)]) -> Vec<BackgroundWork> {
 /// How many keys a step of [`remove_keys`] looks at.
 const KEYS_OF_STEP: u32 = 500;
 
+/// Connects, and logs in where the route has a login.
+fn open(route: &ClientRoute, address: SocketAddr) -> Result<SystemConnection, ClientRouteError> {
+    let mut line = route.connect(address)?;
+    if let Some(login) = route.login() {
+        let words = ["AUTH", &login.username, &login.password];
+        let word = |word: &str| format!("${}\r\n{word}\r\n", word.len());
+        let request = words.map(word).concat();
+        line.send("AUTH", format!("*{}\r\n{request}", words.len()).as_bytes())?;
+        match line.line()? {
+            answer if answer == "+OK" => {}
+            answer => return Err(line.refused_login(login, answer.trim_start_matches('-'))),
+        }
+    }
+    Ok(line)
+}
+
 /// Reads `INFO` as (name, value).
 fn info(
     route: &ClientRoute,
     address: SocketAddr,
 ) -> Result<Vec<(String, String)>, ClientRouteError> {
-    let mut line = route.connect(address)?;
+    let mut line = open(route, address)?;
     line.send("INFO", b"INFO\r\n")?;
     Ok(pairs(&bulk(&mut line)?))
 }
@@ -231,7 +266,7 @@ pub(crate) fn remove_keys(
     address: SocketAddr,
     prefix: &str,
 ) -> Result<(), ClientRouteError> {
-    let mut line = route.connect(address)?;
+    let mut line = open(route, address)?;
     let mut cursor = "0".to_string();
     loop {
         let scan = format!("SCAN {cursor} MATCH {prefix}* COUNT {KEYS_OF_STEP}");

@@ -23,6 +23,9 @@ use super::image_start::{ImageProgram, ImageStartError, User};
 /// The subcommand that starts a system.
 pub(crate) const COMMAND: &str = "start-system";
 
+/// A program of a plan: this one.
+pub(crate) const TARE: &str = "/proc/self/exe";
+
 /// The user and group of a system that must not be root: nobody, on every distribution.
 const NOBODY: User = User { uid: 65534, gid: 65534 };
 
@@ -190,7 +193,9 @@ fn command(
     user: Option<User>,
 ) -> Result<(String, Command), StartSystemError> {
     let (program, arguments) = words.split_first().ok_or(StartSystemError::NoCommand)?;
-    let mut command = Command::new(program);
+    // By its path, so that its threads have its name.
+    let own = std::env::current_exe().ok().filter(|_| program == TARE);
+    let mut command = Command::new(own.as_deref().unwrap_or(Path::new(program)));
     command.args(arguments).envs(plan.variables.iter().cloned()).current_dir(folder);
     if let Some(User { uid, gid }) = user {
         command.uid(uid).gid(gid);

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::tare_db::SHARD_BYTES_MIN;
 use ::tare_db::metrics::{BUCKETS, bound_us};
 use ::tare_db::snapshot::{self, Sharing};
+use ::tare_db::{SHARD_BYTES_MIN, row_bytes_in_memory};
 use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, Launch, RestoreStats};
@@ -14,8 +15,10 @@ use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::{BackgroundWork, BusyTime, Instances, MemoryNeed, OwnCounts, System};
 use tare_std::units::parse_bytes;
 
+use super::certificate::{CERTIFICATE_FILE, KEY_FILE, ServerCertificate};
 use super::options::Options;
-use super::{SystemInfo, instances};
+use super::starter::{StartPlan, TARE};
+use super::{SystemInfo, TlsSupport, instances};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "tare-db",
@@ -47,7 +50,8 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, _| {
+    tls: TlsSupport::Beside,
+    make: |spec, client_route| {
         let given = Options::new(spec);
         if let Some(text) = given.text("memory").filter(|text| parse_bytes(text).is_err()) {
             return Err(given.bad("memory", text, "an amount such as \"2G\"").into());
@@ -56,7 +60,8 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         let bytes_per_cpu = memory_per_cpu(spec)?;
         let mut options = spec.options.clone();
         options.retain(|(name, _)| name != instances::INSTANCES.name && name != MEMORY_PER_CPU);
-        Ok(Box::new(TareDb { options, instances, bytes_per_cpu }))
+        let certificate = client_route.certificate.clone();
+        Ok(Box::new(TareDb { options, instances, bytes_per_cpu, certificate }))
     },
 };
 
@@ -111,6 +116,8 @@ pub struct TareDb {
     instances: Instances,
     /// The option `memory_per_cpu`.
     bytes_per_cpu: Option<u64>,
+    /// Set if clients may use TLS.
+    certificate: Option<Arc<ServerCertificate>>,
 }
 
 impl System for TareDb {
@@ -136,6 +143,9 @@ impl System for TareDb {
         if let Some(bytes) = self.bytes_per_cpu {
             let all = bytes.saturating_mul(cpus as u64);
             arguments.extend(["--memory".into(), all.to_string()]);
+        }
+        if let Some(certificate) = &self.certificate {
+            arguments = with_certificate(arguments, certificate);
         }
         Launch { arguments, ..Launch::default() }
     }
@@ -164,6 +174,13 @@ impl System for TareDb {
                 MemoryNeed { bytes: least, limit_bytes: 2 * least, what }
             }
         })
+    }
+
+    fn row_memory_bytes(&self, cpus: usize) -> Option<u64> {
+        let memory = self.options.iter().find(|(name, _)| name == "memory");
+        let memory = memory.and_then(|(_, text)| parse_bytes(text).ok());
+        let memory = memory.or(self.bytes_per_cpu.map(|bytes| bytes.saturating_mul(cpus as u64)));
+        memory.map(|bytes| row_bytes_in_memory(bytes, cpus.max(1)))
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
@@ -232,6 +249,16 @@ impl System for TareDb {
         let (reads, disk_reads) = (total.reads, total.disk_reads);
         Ok(Some(OwnCounts { reads, disk_reads, latencies, latency_sum_ns }))
     }
+}
+
+/// Returns the arguments of a server that accepts connections with and without TLS.
+fn with_certificate(mut arguments: Vec<String>, certificate: &ServerCertificate) -> Vec<String> {
+    let path = |file: &str| format!("{{data}}/{file}");
+    arguments.extend(["--tls-cert".into(), path(CERTIFICATE_FILE)]);
+    arguments.extend(["--tls-key".into(), path(KEY_FILE), "--tls-optional".into()]);
+    arguments.insert(0, TARE.into());
+    let files = certificate.files();
+    StartPlan { files, command: arguments, ..StartPlan::default() }.arguments()
 }
 
 /// Returns the latency in the middle of a bucket; the last one has no upper bound.

@@ -1,6 +1,6 @@
 //! A workload for tests.
 
-use tare_lab::study::{KeyDistribution, LoadSize, Replicas, WorkloadSpec};
+use tare_lab::study::{ClientConnection, KeyDistribution, LoadSize, Replicas, WorkloadSpec};
 
 /// Returns a small workload: a thousand short rows, half writes, 4 connections with 32 requests in
 /// flight, at capacity only. A test sets what matters to it.
@@ -18,9 +18,11 @@ pub fn workload() -> WorkloadSpec {
         in_flight: 32,
         load: LoadSize::default(),
         latency_share: 0.0,
+        rate_only: false,
         slo: None,
         reads_from_disk: None,
         replicas: Replicas::default(),
+        connection: ClientConnection::default(),
         attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),

@@ -46,9 +46,11 @@ fn workload() -> WorkloadSpec {
         in_flight: 64,
         load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
+        rate_only: false,
         slo: None,
         reads_from_disk: None,
         replicas: tare_lab::study::Replicas::default(),
+        connection: tare_lab::study::ClientConnection::default(),
         attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
@@ -142,7 +144,7 @@ fn measure(
 ) -> Result<()> {
     let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
     let client = Some(factory.client_namespace());
-    let route = ClientRoute { namespace: client.map(Into::into) };
+    let route = ClientRoute { namespace: client.map(Into::into), ..ClientRoute::default() };
     let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &route)?;
     let mut driver = TareLoad::start(&Client {
         program,
@@ -151,6 +153,7 @@ fn measure(
         scratch: factory.context().work(),
         run: factory.run(),
         speaks: "cql",
+        access: &tare_lab::access::ClientAccess::default(),
     })?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;
     let target = driver.open(&[endpoint.address], Duration::from_secs(30))?;

@@ -86,7 +86,10 @@ fn assert_runs(
     let factory = EnvironmentFactory::open(options_of_factory).unwrap();
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };
-    let route = ClientRoute { namespace: Some(factory.client_namespace().into()) };
+    let route = ClientRoute {
+        namespace: Some(factory.client_namespace().into()),
+        ..ClientRoute::default()
+    };
     let system = tare_system::find(name).unwrap().make(&spec, &route).unwrap();
     let runtimes = [("process", "host"), ("oci:runc", "bridge"), ("oci:crun", "host")];
     for (runtime, network) in runtimes {

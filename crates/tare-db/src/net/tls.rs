@@ -48,13 +48,30 @@ pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsFilesError>
     Ok(Arc::new(config))
 }
 
+/// Which connections speak TLS.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsAccess {
+    pub(crate) config: Arc<ServerConfig>,
+    /// Whether connections without TLS are accepted too.
+    pub(crate) is_optional: bool,
+}
+
+/// The first byte of a TLS connection: content type handshake (RFC 8446, section 5.1). CQL begins
+/// with the protocol's version.
+const HANDSHAKE: u8 = 22;
+
+/// Whether the first bytes of a connection are those of TLS.
+pub(crate) fn begins_tls(received: &[u8]) -> bool {
+    received.first() == Some(&HANDSHAKE)
+}
+
 /// The TLS of one connection.
 #[derive(Debug)]
 pub(crate) struct Tls(ServerConnection);
 
 impl Tls {
-    pub(crate) fn new(config: &Arc<ServerConfig>) -> Result<Self, TlsError> {
-        let connection = ServerConnection::new(Arc::clone(config));
+    pub(crate) fn new(access: &TlsAccess) -> Result<Self, TlsError> {
+        let connection = ServerConnection::new(Arc::clone(&access.config));
         connection.map(Self).map_err(|source| TlsError::Peer { source })
     }
 

@@ -8,7 +8,7 @@ use tare_cql::frame::{Direction, Version};
 use tare_cql::framing::{Framing, FramingError};
 use tare_cql::tls::TlsError;
 
-use crate::net::tls::Tls;
+use crate::net::tls::{Tls, begins_tls};
 
 /// Empty buffers that are larger than this are freed, in bytes.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -19,6 +19,8 @@ const TLS_BYTES: usize = 48 << 10;
 pub(crate) struct Transport {
     framing: Framing,
     tls: Option<Box<Tls>>,
+    /// Whether the first bytes decide about TLS.
+    tls_is_optional: bool,
     /// Frames that were unpacked.
     frames: Frames,
     /// Packed bytes to send.
@@ -54,8 +56,8 @@ impl Frames {
 }
 
 impl Transport {
-    pub(crate) fn new(tls: Option<Tls>) -> Self {
-        Self { tls: tls.map(Box::new), ..Self::default() }
+    pub(crate) fn new(tls: Option<Tls>, tls_is_optional: bool) -> Self {
+        Self { tls: tls.map(Box::new), tls_is_optional, ..Self::default() }
     }
 
     /// Whether requests lie in the connection's input as they are.
@@ -82,8 +84,17 @@ impl Transport {
         self.unframed = unframed;
     }
 
-    /// Decrypts received bytes and appends their plain text to `input`.
+    /// Decrypts received bytes and appends their plain text to `input`. Where TLS is optional, the
+    /// first bytes of a connection may end it.
     pub(crate) fn decrypt(&mut self, received: &[u8], input: &mut Vec<u8>) -> Result<(), TlsError> {
+        if self.tls_is_optional && !received.is_empty() {
+            self.tls_is_optional = false;
+            if !begins_tls(received) {
+                self.tls = None;
+                input.extend_from_slice(received);
+                return Ok(());
+            }
+        }
         match &mut self.tls {
             Some(tls) => tls.decrypt(received, input),
             None => Ok(()),

@@ -48,8 +48,10 @@ pub struct Config {
     pub shard_aware_port: Option<u16>,
     /// A file of users and hashes of their passwords; without it clients need no password.
     pub users: Option<PathBuf>,
-    /// With it every connection speaks TLS.
+    /// With it connections speak TLS.
     pub tls: Option<TlsFiles>,
+    /// Whether connections without TLS are accepted beside those with it.
+    pub tls_optional: bool,
     /// Whether to listen beyond loopback without passwords or TLS.
     pub insecure: bool,
     /// A known cost to add, so that an instrument can be checked with it; by default none.
@@ -74,6 +76,7 @@ impl Config {
             shard_aware_port: Some(0),
             users: None,
             tls: None,
+            tls_optional: false,
             insecure: false,
             inject: Inject::default(),
         }

@@ -29,6 +29,9 @@ pub struct Report {
     pub passwords: bool,
     #[serde(default)]
     pub tls: bool,
+    /// Whether clients may connect without TLS too.
+    #[serde(default)]
+    pub tls_optional: bool,
     pub shards: usize,
     /// The CPUs that the server may use.
     pub cpus: CpuSet,

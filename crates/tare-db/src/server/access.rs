@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::net::auth::{AuthError, Users};
-use crate::net::tls::{self, TlsFilesError};
+use crate::net::tls::{self, TlsAccess, TlsFilesError};
 use crate::node::config::Config;
 use crate::shard::SharedState;
 use crate::shard::login::{self, Login};
@@ -33,7 +33,7 @@ pub enum AccessError {
 
 /// The access control of a server.
 pub(crate) struct AccessControl {
-    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) tls: Option<TlsAccess>,
     pub(crate) logins: Option<Logins>,
 }
 
@@ -44,17 +44,20 @@ impl AccessControl {
         check_exposure(config)?;
         let users = config.users.as_deref().map(Users::read).transpose()?;
         let tls = config.tls.as_ref().map(tls::load).transpose()?;
+        let is_optional = config.tls_optional;
+        let tls = tls.map(|config| TlsAccess { config, is_optional });
         Ok(Self { tls, logins: users.map(Logins::new) })
     }
 }
 
 fn check_exposure(config: &Config) -> Result<(), AccessError> {
-    let (missing, options) = match (&config.users, &config.tls) {
+    let tls = config.tls.as_ref().filter(|_| !config.tls_optional);
+    let (missing, options) = match (&config.users, tls) {
         _ if config.insecure || config.listen.is_loopback() => return Ok(()),
         (Some(_), Some(_)) => return Ok(()),
         (None, None) => ("passwords and TLS", "--auth-file, --tls-cert and --tls-key"),
         (None, Some(_)) => ("passwords", "--auth-file"),
-        (Some(_), None) => ("TLS", "--tls-cert and --tls-key"),
+        (Some(_), None) => ("TLS", "--tls-cert and --tls-key without --tls-optional"),
     };
     let address = SocketAddr::new(config.listen, config.port);
     Err(AccessError::Insecure { address, missing, options })

@@ -39,6 +39,7 @@ pub(crate) fn report_of(
         shard_aware_port: None,
         passwords: config.users.is_some(),
         tls: config.tls.is_some(),
+        tls_optional: config.tls.is_some() && config.tls_optional,
         shards: placement.shards,
         cpus: placement.cpus.clone(),
         pinned: placement.pinned.clone(),
@@ -104,11 +105,13 @@ pub(crate) fn announce(
     let address = SocketAddr::new(report.listen, report.port);
     let aware = report.shard_aware_port;
     let aware = aware.map_or(String::new(), |port| format!(", shard-aware on port {port}"));
-    let guard = match (report.passwords, report.tls) {
-        (true, true) => "with passwords and TLS",
-        (true, false) => "with passwords, without TLS",
-        (false, true) => "with TLS, without passwords",
-        (false, false) => "without passwords, without TLS",
+    let guard = match (report.passwords, report.tls, report.tls_optional) {
+        (true, true, false) => "with passwords and TLS",
+        (true, _, true) => "with passwords, with or without TLS",
+        (true, false, _) => "with passwords, without TLS",
+        (false, true, false) => "with TLS, without passwords",
+        (false, _, true) => "with or without TLS, without passwords",
+        (false, false, _) => "without passwords, without TLS",
     };
     log_line(log, &format!("listening on {address}{aware}, {guard}"))
 }

@@ -261,7 +261,8 @@ impl Shard {
             self.shared.balancer.release(self.number);
             return;
         };
-        self.connections.insert(Conn::new(id, local, Transport::new(tls)));
+        let is_optional = self.shared.tls.as_ref().is_some_and(|tls| tls.is_optional);
+        self.connections.insert(Conn::new(id, local, Transport::new(tls, is_optional)));
         self.telemetry.counters.connections += 1;
     }
 

@@ -75,8 +75,7 @@ pub(crate) struct SharedState {
     pub(crate) balancer: ConnectionBalancer,
     /// The queue of logins to check; without it clients need no password.
     pub(crate) logins: Option<SyncSender<Login>>,
-    /// With it every connection speaks TLS.
-    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) tls: Option<crate::net::tls::TlsAccess>,
     pub(crate) stop: &'static AtomicBool,
     pub(crate) resident: Resident,
     /// Number of stopping shards that have nothing left to answer.

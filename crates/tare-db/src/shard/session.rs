@@ -229,9 +229,9 @@ impl Shard {
         let shard = self.number.to_string();
         let shards = self.shared.mailboxes.len().to_string();
         let port = self.shared.balancer.shard_aware_port().map(|port| port.to_string());
-        let port_key = match self.shared.tls {
-            Some(_) => "SCYLLA_SHARD_AWARE_PORT_SSL",
-            None => "SCYLLA_SHARD_AWARE_PORT",
+        let port_key = match conn.transport.has_tls() {
+            true => "SCYLLA_SHARD_AWARE_PORT_SSL",
+            false => "SCYLLA_SHARD_AWARE_PORT",
         };
         let port = port.as_deref().unwrap_or_default();
         let options: [(&str, &[&str]); 9] = [

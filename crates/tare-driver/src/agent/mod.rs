@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_load::clock_ns;
@@ -71,8 +72,12 @@ pub(crate) struct AgentContext {
 /// A driver as an agent serves it: alone, or as one of several loaders.
 pub(crate) trait AgentDriver {
     /// Connects to all instances of a system, and waits until it answers, at most `deadline`.
-    fn open(&mut self, addresses: &[SocketAddr], deadline: Duration)
-    -> Result<TargetId, PartError>;
+    fn open(
+        &mut self,
+        addresses: &[SocketAddr],
+        deadline: Duration,
+        access: &ClientAccess,
+    ) -> Result<TargetId, PartError>;
 
     /// Creates the schema and writes the rows, or one loader's part of them.
     fn populate(
@@ -263,8 +268,8 @@ impl<W: Write + Send> Agent<W> {
             let _ = say(&self.output, &Answer::Progress { done, all });
         };
         match order {
-            Order::Open { addresses, deadline } => {
-                Ok(Answer::Opened { target: self.driver.open(&addresses, deadline)? })
+            Order::Open { addresses, deadline, access } => {
+                Ok(Answer::Opened { target: self.driver.open(&addresses, deadline, &access)? })
             }
             Order::Populate { target, workload, seed, part } => {
                 self.driver.populate(target, &Rows { workload, seed }, part, &mut progress)?;

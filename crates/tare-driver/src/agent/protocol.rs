@@ -37,6 +37,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
 use tare_lab::path::PathSample;
 use tare_lab::study::WorkloadSpec;
@@ -57,6 +58,8 @@ pub(crate) enum Order {
     Open {
         addresses: Vec<SocketAddr>,
         deadline: Duration,
+        #[serde(default, skip_serializing_if = "ClientAccess::is_plain")]
+        access: Box<ClientAccess>,
     },
     Populate {
         target: TargetId,
@@ -151,6 +154,8 @@ pub(crate) struct SliceResult {
     operations: u64,
     errors: Vec<(String, u64)>,
     unsent: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sent_late: Option<u64>,
     client_cpu_ns: u64,
     response: String,
     service: String,
@@ -180,6 +185,7 @@ impl SliceResult {
             operations: load.operations,
             errors: load.errors.clone(),
             unsent: load.unsent,
+            sent_late: load.sent_late,
             client_cpu_ns: load.client_cpu_ns,
             response: STANDARD.encode(&load.response),
             service: STANDARD.encode(&load.service),
@@ -198,6 +204,7 @@ impl TryFrom<SliceResult> for SliceLoad {
             operations: ran.operations,
             errors: ran.errors,
             unsent: ran.unsent,
+            sent_late: ran.sent_late,
             client_cpu_ns: ran.client_cpu_ns,
             // The agent lives as long as the study, so a probe counts its threads.
             busiest_thread_ns: 0,
@@ -224,6 +231,7 @@ mod tests {
             Order::Open {
                 addresses: vec!["127.0.0.1:9042".parse().unwrap()],
                 deadline: Duration::from_secs(5),
+                access: Box::default(),
             },
             r#"{"open":{"addresses":["127.0.0.1:9042"],"deadline":{"secs":5,"nanos":0}}}"#,
         );
@@ -245,6 +253,7 @@ mod tests {
             operations: 12_345,
             errors: vec![("no answer".into(), 3)],
             unsent: 7,
+            sent_late: Some(2),
             client_cpu_ns: 99,
             busiest_thread_ns: 0,
             response: Vec::new(),

@@ -5,17 +5,22 @@
 //! that the harness reads its CPU times at the same time. The load continues after the window until
 //! the harness has read them (`Signals::read`); then it waits for the requests in flight and leaves
 //! the system idle. Connections that break meanwhile are replaced, as by `tare load`.
+//!
+//! Workloads that connect in different ways have connections of their own to each system. They stay
+//! open, and those of the other workloads are idle while one runs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::path::PathSample;
-use tare_load::access::{Access, Protocol, Recovery};
+use tare_lab::study::ClientConnection;
+use tare_load::access::{Access, Login, Protocol, Recovery, Tls, Trust, Version};
 use tare_load::engine::{self, Engine, LoadObserver, StartTime, Target};
-use tare_load::{Stats, histogram};
+use tare_load::{LoadError, LoadSpec, Stats, histogram};
 
 use super::workload;
 use crate::agent::path::OpenPath;
@@ -31,8 +36,16 @@ pub(super) struct LoadEngine {
     signals: Arc<Signals>,
 }
 
+/// Time limit for connections of another kind to a system that has answered.
+const CONNECT: Duration = Duration::from_secs(10);
+
 struct OpenSystem {
-    target: Target,
+    addresses: Vec<SocketAddr>,
+    access: ClientAccess,
+    /// The connections of each kind. The first ones were opened with the system.
+    targets: Vec<(ClientConnection, Target)>,
+    /// The workloads whose rows were written, with their seeds.
+    rows: Vec<(LoadSpec, u64)>,
     path: OpenPath,
 }
 
@@ -42,6 +55,64 @@ impl LoadEngine {
         let engine = Engine::new(&context.cpus)?;
         let protocol = Protocol::find(&context.speaks).unwrap_or_default();
         Ok(Self { engine, protocol, targets: Targets::default(), signals: context.signals })
+    }
+}
+
+impl OpenSystem {
+    /// Returns the connections of a kind, which are opened the first time.
+    fn target(
+        &mut self,
+        connection: ClientConnection,
+        (engine, protocol): (&Engine, Protocol),
+        signals: &Signals,
+    ) -> Result<&mut Target, LoadError> {
+        let known = self.targets.iter().position(|(kind, _)| *kind == connection);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let access = access_of(&self.addresses, &self.access, connection, protocol);
+                let mut target = engine.open(&access, CONNECT, &signals.stop)?;
+                for (spec, seed) in &self.rows {
+                    target.assume_rows(&spec.workload, *seed);
+                }
+                self.targets.push((connection, target));
+                self.targets.len() - 1
+            }
+        };
+        Ok(&mut self.targets[index].1)
+    }
+
+    /// Notes that the rows of a workload were written.
+    fn assume_rows(&mut self, spec: LoadSpec, seed: u64) {
+        for (_, target) in &mut self.targets {
+            target.assume_rows(&spec.workload, seed);
+        }
+        self.rows.push((spec, seed));
+    }
+}
+
+/// Returns how the generator reaches a system.
+fn access_of(
+    addresses: &[SocketAddr],
+    access: &ClientAccess,
+    connection: ClientConnection,
+    protocol: Protocol,
+) -> Access {
+    let authorities = access.authorities.clone().unwrap_or_default();
+    let tls = Tls { trust: Trust::Pem(authorities), server_name: access.server_name.clone() };
+    let login = access.login.as_ref();
+    let protocol = match (protocol, connection.protocol_version) {
+        (Protocol::Cql(_), 5) => Protocol::Cql(Version::V5),
+        (protocol, _) => protocol,
+    };
+    Access {
+        protocol,
+        lz4: connection.compression.is_some(),
+        tls: connection.tls.then_some(tls),
+        login: login
+            .map(|login| Login { user: login.username.clone(), password: login.password.clone() }),
+        recovery: Recovery { reconnect: true, ..Recovery::default() },
+        ..Access::to_all(addresses)
     }
 }
 
@@ -56,6 +127,7 @@ fn slice_load(stats: &Stats, pacing: Pacing, path: PathSample) -> SliceLoad {
         operations: stats.operations,
         errors: stats.errors_by_kind(),
         unsent: stats.dropped,
+        sent_late: stats.sent_late_count(),
         client_cpu_ns: stats.cpu_ns,
         busiest_thread_ns: 0,
         response,
@@ -71,11 +143,18 @@ impl AgentDriver for LoadEngine {
         &mut self,
         addresses: &[SocketAddr],
         deadline: Duration,
+        access: &ClientAccess,
     ) -> Result<TargetId, PartError> {
-        let recovery = Recovery { reconnect: true, ..Recovery::default() };
-        let access = Access { recovery, protocol: self.protocol, ..Access::to_all(addresses) };
-        let target = self.engine.open(&access, deadline, &self.signals.stop)?;
-        Ok(self.targets.add(OpenSystem { target, path: OpenPath::new(addresses) }))
+        let first = access.connection;
+        let how = access_of(addresses, access, first, self.protocol);
+        let target = self.engine.open(&how, deadline, &self.signals.stop)?;
+        Ok(self.targets.add(OpenSystem {
+            addresses: addresses.to_vec(),
+            access: access.clone(),
+            targets: vec![(first, target)],
+            rows: Vec::new(),
+            path: OpenPath::new(addresses),
+        }))
     }
 
     fn populate(
@@ -86,8 +165,12 @@ impl AgentDriver for LoadEngine {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
         let spec = workload::load_spec(workload, part)?;
-        let opened = &mut self.targets.get_mut(target)?.target;
-        Ok(self.engine.populate(opened, &spec, *seed, &self.signals.stop, progress)?)
+        let parts = (&self.engine, self.protocol);
+        let system = self.targets.get_mut(target)?;
+        let opened = system.target(workload.connection, parts, &self.signals)?;
+        self.engine.populate(opened, &spec, *seed, &self.signals.stop, progress)?;
+        system.assume_rows(spec, *seed);
+        Ok(())
     }
 
     fn assume_rows(
@@ -96,7 +179,7 @@ impl AgentDriver for LoadEngine {
         Rows { workload, seed }: &Rows,
     ) -> Result<(), PartError> {
         let spec = workload::load_spec(workload, None)?;
-        self.targets.get_mut(target)?.target.assume_rows(&spec.workload, *seed);
+        self.targets.get_mut(target)?.assume_rows(spec, *seed);
         Ok(())
     }
 
@@ -109,7 +192,10 @@ impl AgentDriver for LoadEngine {
         _alive: &mut dyn FnMut(),
     ) -> Result<Readiness, PartError> {
         let spec = workload::load_spec(&order.workload, Some(part))?;
-        self.engine.prepare(&mut self.targets.get_mut(target)?.target, &spec, 0)?;
+        let parts = (&self.engine, self.protocol);
+        let system = self.targets.get_mut(target)?;
+        let opened = system.target(order.workload.connection, parts, &self.signals)?;
+        self.engine.prepare(opened, &spec, 0)?;
         Ok(Readiness::Connected)
     }
 
@@ -122,7 +208,9 @@ impl AgentDriver for LoadEngine {
         shared: Option<SharedRun>,
         edge: &(dyn Fn(Edge) + Sync),
     ) -> Result<(SliceLoad, Option<SharedResult>), PartError> {
-        let OpenSystem { target, path } = self.targets.get_mut(target)?;
+        let parts = (&self.engine, self.protocol);
+        let system = self.targets.get_mut(target)?;
+        let opened = system.target(order.workload.connection, parts, &self.signals)?;
         let spec = workload::load_spec(&order.workload, shared.map(|shared| shared.part))?;
         let pace = workload::pace(order.pacing, order.window)?;
         let load = engine::LoadOrder {
@@ -147,7 +235,7 @@ impl AgentDriver for LoadEngine {
             stretch: &mut |_| {},
             outlives: false,
         };
-        let stats = self.engine.run(target, &load, &mut follow)?;
+        let stats = self.engine.run(opened, &load, &mut follow)?;
         let (begin_ns, end_ns) = stats.edges_ns();
         let shared = shared.map(|_| SharedResult {
             begin_ns,
@@ -155,7 +243,7 @@ impl AgentDriver for LoadEngine {
             busiest_thread_ns: stats.busiest_thread_ns,
             waited_ns: stats.run_delay_ns,
         });
-        let load = slice_load(&stats, order.pacing, path.sample());
+        let load = slice_load(&stats, order.pacing, system.path.sample());
         Ok((load, shared))
     }
 

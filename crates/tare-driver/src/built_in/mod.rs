@@ -13,6 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_load::access::Protocol;
@@ -88,6 +89,7 @@ pub enum DriverError {
 pub struct TareLoad {
     link: Option<Link>,
     answers: Receiver<Event>,
+    access: ClientAccess,
 }
 
 /// Starts `program` with these arguments, bound to `cpus`, in a network namespace, marked with
@@ -125,7 +127,7 @@ impl TareLoad {
         let child = spawn_agent(program, &arguments.map(String::from), cpus, namespace, run)?;
         let (sender, answers) = mpsc::channel();
         let link = Link::new(AgentPipes::of_child(child)?, 0, 0, &sender);
-        Ok(Self { link: Some(link), answers })
+        Ok(Self { link: Some(link), answers, access: client.access.clone() })
     }
 
     /// Sends an order and passes every answer to `last` until that returns a result.
@@ -173,7 +175,8 @@ impl Driver for TareLoad {
         addresses: &[SocketAddr],
         deadline: Duration,
     ) -> Result<TargetId, PartError> {
-        let order = Order::Open { addresses: addresses.to_vec(), deadline };
+        let access = Box::new(self.access.clone());
+        let order = Order::Open { addresses: addresses.to_vec(), deadline, access };
         let opened = self.request("open", &order, deadline + GRACE, |answer, _| match answer {
             Answer::Opened { target } => Ok(Some(target)),
             other => Err(other),

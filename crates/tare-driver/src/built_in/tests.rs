@@ -62,7 +62,11 @@ impl Agent {
 }
 
 fn open(server: &FakeServer) -> Order {
-    Order::Open { addresses: vec![server.address], deadline: Duration::from_secs(10) }
+    Order::Open {
+        addresses: vec![server.address],
+        deadline: Duration::from_secs(10),
+        access: Box::default(),
+    }
 }
 
 fn slice(pacing: Pacing) -> SliceOrder {

@@ -29,6 +29,11 @@ pub enum StudyWorkloadError {
          protocol; leave them out"
     )]
     Replicas(String),
+    #[error(
+        "workload {0:?}: compression and protocol_version are of CQL, and this system speaks another \
+         protocol; leave them out"
+    )]
+    Connection(String),
     #[error(transparent)]
     Named(#[from] NamedError),
     #[error(transparent)]
@@ -42,6 +47,9 @@ pub(super) fn check(spec: &WorkloadSpec, protocol: Protocol) -> Result<(), PartE
     let workload = of_study(spec)?;
     if !protocol.is_cql() && spec.replicas != Replicas::default() {
         return Err(StudyWorkloadError::Replicas(spec.name.clone()).into());
+    }
+    if !protocol.is_cql() && !spec.connection.is_of_any_protocol() {
+        return Err(StudyWorkloadError::Connection(spec.name.clone()).into());
     }
     Ok(check_protocol(&workload, protocol)?)
 }

@@ -317,6 +317,7 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
         operations,
         errors: if totals.short > 0 { vec![short] } else { Vec::new() },
         unsent,
+        sent_late: None,
         client_cpu_ns: 0,
         busiest_thread_ns: 0,
         response: Vec::new(),

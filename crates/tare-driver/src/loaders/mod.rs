@@ -27,6 +27,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::loader::Loader as LoaderRecord;
@@ -111,6 +112,7 @@ pub struct MultiLoader {
     events: Receiver<Event>,
     targets: Targets<OpenTarget>,
     given_up: Option<String>,
+    access: ClientAccess,
 }
 
 /// A loader, connected or not.
@@ -145,6 +147,7 @@ impl MultiLoader {
     pub fn start(
         driver: &DriverInfo,
         speaks: &str,
+        access: &ClientAccess,
         agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)>,
     ) -> Result<Self, LoaderError> {
         let name = driver.name;
@@ -161,6 +164,7 @@ impl MultiLoader {
             events,
             targets: Targets::default(),
             given_up: None,
+            access: access.clone(),
         };
         for index in 0..all.loaders.len() {
             all.connect(index)?;
@@ -276,7 +280,8 @@ impl MultiLoader {
             // than there are nodes would load the same ones.
             let first = index % addresses.len().max(1);
             addresses.rotate_left(first);
-            (*index, Order::Open { addresses, deadline })
+            let access = Box::new(self.access.clone());
+            (*index, Order::Open { addresses, deadline, access })
         };
         let orders: Vec<_> = missing.iter().map(order).collect();
         let mut opened = Vec::new();

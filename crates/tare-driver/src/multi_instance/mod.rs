@@ -290,6 +290,9 @@ pub(super) fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> 
     for load in loads {
         sum.operations += load.operations;
         sum.unsent += load.unsent;
+        if let Some(late) = load.sent_late {
+            *sum.sent_late.get_or_insert(0) += late;
+        }
         sum.client_cpu_ns += load.client_cpu_ns;
         sum.busiest_thread_ns = sum.busiest_thread_ns.max(load.busiest_thread_ns);
         for (kind, count) in &load.errors {

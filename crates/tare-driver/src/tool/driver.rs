@@ -276,6 +276,7 @@ impl<T: Tool> ToolDriver<T> {
             operations,
             errors: outcome.errors,
             unsent,
+            sent_late: None,
             client_cpu_ns: end.cpu_ns.saturating_sub(begin.cpu_ns),
             busiest_thread_ns,
             response: encoded(response),

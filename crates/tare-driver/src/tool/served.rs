@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_load::clock_ns;
 
@@ -96,6 +97,7 @@ impl<T: Tool> AgentDriver for ServedTool<T> {
         &mut self,
         addresses: &[SocketAddr],
         deadline: Duration,
+        _access: &ClientAccess,
     ) -> Result<TargetId, PartError> {
         let target = self.driver.open(addresses, deadline)?;
         self.paths.insert(target, OpenPath::new(addresses));

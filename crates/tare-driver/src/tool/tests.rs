@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad};
 
 use super::driver::rounded;
@@ -133,6 +134,7 @@ fn slices(
         scratch: folder,
         run: "ab12",
         speaks: "redis",
+        access: &ClientAccess::default(),
     };
     let mut driver = ToolDriver::new(Script(program.into()), &client);
     driver.limits = TimeLimits {

@@ -8,6 +8,7 @@ use super::cells::{Cell, Series};
 use super::claims::CostKind;
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Record, Slice};
+use crate::study::ScheduleSpec;
 use tare_stats::{ROUNDS_MIN, estimate};
 
 /// The share of slices without an operation above which they are a doubt. What they lacked would
@@ -168,14 +169,16 @@ pub(super) fn about_empty_slices(
 }
 
 /// Returns the doubt that an environment became much faster during the rounds.
-pub(super) fn about_warming(capacity: &Series) -> Option<Doubt> {
+pub(super) fn about_warming(capacity: &Series, schedule: &ScheduleSpec) -> Option<Doubt> {
     let logs = capacity.logs(Cell::throughput_per_s);
     let third = logs.len() / 3;
     let (first, last) = (estimate(&logs[..third])?, estimate(&logs[logs.len() - third..])?);
     let rose = last.centre - first.centre;
     let is_certain = first.rounds >= WARMING_ROUNDS && first.high < last.low;
-    (is_certain && rose > (1.0 + WARMING_SHARE).ln())
-        .then(|| Doubt::StillWarming { percent: 100.0 * rose.exp_m1() })
+    (is_certain && rose > (1.0 + WARMING_SHARE).ln()).then(|| Doubt::StillWarming {
+        percent: 100.0 * rose.exp_m1(),
+        warm_up_s: Some(schedule.warm_up.as_secs_f64()).filter(|s| *s > 0.0),
+    })
 }
 
 /// Returns the doubts about the whole record.

@@ -223,7 +223,8 @@ fn finding(
     if control.is_none() && slices > 0 {
         doubts.extend(doubts::about_runtime(record, environment).map(|doubt| (doubt, slices)));
     }
-    doubts.extend(doubts::about_warming(capacity.here).map(|doubt| (doubt, slices)));
+    let warming = doubts::about_warming(capacity.here, &record.study.schedule);
+    doubts.extend(warming.map(|doubt| (doubt, slices)));
     let mut latency = |times: latency::LatencyKind| {
         let (latency, unreadable) = latencies?.of(name, is_baseline, times);
         doubts.extend(unreadable.map(|failure| {

@@ -86,9 +86,11 @@ pub(super) fn record() -> Record {
                 in_flight: 64,
                 load: crate::study::LoadSize::default(),
                 latency_share: 0.5,
+                rate_only: false,
                 slo: None,
                 reads_from_disk: None,
                 replicas: crate::study::Replicas::default(),
+                connection: crate::study::ClientConnection::default(),
                 attached_rows: None,
                 rate_per_s: None,
                 options: Vec::new(),
@@ -99,6 +101,7 @@ pub(super) fn record() -> Record {
             runtime_controls: Vec::new(),
             loaders: Vec::new(),
             hosts: Vec::new(),
+            access: None,
         },
         study_text: String::new(),
         cpu_plan: CpuPlan {
@@ -425,8 +428,9 @@ fn headline_uses_fixed_rate_without_capacity() {
 
 #[test]
 fn rising_throughput_is_a_doubt() {
-    let warming = |rise_per_round: f64, rounds: u32| {
+    let warming = |rise_per_round: f64, rounds: u32, warm_up_s: u64| {
         let mut record = campaign(rounds, &RATIOS);
+        record.study.schedule.warm_up = Duration::from_secs(warm_up_s);
         for slice in record.slices.iter_mut().filter(|slice| slice.environment == "bridge") {
             let faster = 1.0 + rise_per_round * f64::from(slice.round);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
@@ -438,8 +442,16 @@ fn rising_throughput_is_a_doubt() {
         named(&analysis, "bridge").doubts.clone()
     };
     // From 1.02 to 1.18 in the middle of the thirds of 12 rounds of 2 %: 16 %.
-    let [(Doubt::StillWarming { percent }, 12)] = warming(0.02, 12)[..] else { panic!() };
+    let doubt = |warm_up: u64| {
+        let [(doubt, 12)] = &warming(0.02, 12, warm_up)[..] else { panic!() };
+        doubt.clone()
+    };
+    let Doubt::StillWarming { percent, warm_up_s: None } = doubt(0) else { panic!() };
     assert!((percent - 15.5).abs() < 1.0, "{percent}");
+    assert!(doubt(0).advice().ends_with("give the schedule a warm_up"));
+    assert!(doubt(90).text().ends_with("to the last, after a warm_up of 90 s"));
+    assert!(doubt(90).advice().ends_with("give the schedule a longer warm_up"));
+    let warming = |rise, rounds| warming(rise, rounds, 0);
     assert!(warming(0.01, 12).is_empty(), "hosts drift by less");
     assert!(warming(0.1, 9).is_empty(), "too few rounds");
     assert!(warming(-0.02, 12).is_empty(), "a system that slows down is not warming");

@@ -48,7 +48,9 @@ impl Campaign<'_, '_> {
     /// Returns the workloads whose load is still to be found.
     pub(super) fn climbs(&self) -> Vec<usize> {
         let missing = |at: &usize| {
-            let saturate = self.workloads[*at].load.saturate.as_ref();
+            // Only a closed loop has a knee.
+            let workload = Some(&self.workloads[*at]).filter(|workload| !workload.rate_only);
+            let saturate = workload.and_then(|workload| workload.load.saturate.as_ref());
             saturate.is_some_and(|saturate| saturate.climb.is_none())
         };
         (0..self.workloads.len()).filter(missing).collect()

@@ -64,6 +64,10 @@ impl Campaign<'_, '_> {
         environment: &str,
     ) -> Result<(), StartError> {
         for (number, workload) in self.study.workloads.iter().enumerate() {
+            let before = &self.study.workloads[..number];
+            if before.iter().any(|other| workload.has_rows_of(other)) {
+                continue;
+            }
             let seed = schedule::rows_seed(self.seed, number);
             let observer = &mut *self.observer;
             let mut progress = |done, all| {

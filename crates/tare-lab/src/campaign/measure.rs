@@ -155,6 +155,7 @@ impl Campaign<'_, '_> {
             (Phase::Latency | Phase::Traced | Phase::Slo, None) => Err(SliceError::NoRate),
             (_, rate) => Ok(self.order(cell.workload, rate, seed, self.window(cell.phase))),
         };
+        let not_dropped = self.drop_cached_pages(index, cell.workload);
         let measured = order.and_then(|order| self.measure(index, &order, freezes, &mut |_| {}));
         let mut slice = Slice {
             round,
@@ -166,7 +167,7 @@ impl Campaign<'_, '_> {
             start: self.members[index].start,
             ..empty(cell.phase)
         };
-        let mut doubts = Vec::new();
+        let mut doubts = Vec::from_iter(not_dropped);
         let mut failure = None;
         let mut failures_max = FAILURES_MAX;
         match measured {
@@ -235,6 +236,19 @@ impl Campaign<'_, '_> {
         gone?;
         self.check_driver()?;
         self.count_failure(index, failure.as_deref(), failures_max)
+    }
+
+    /// Drops what the page cache has of the data of a system, for a workload whose reads are to come
+    /// from disk. Returns a doubt if that failed. The pages of attached systems stay.
+    fn drop_cached_pages(&mut self, index: usize, workload: usize) -> Option<Doubt> {
+        let is_cold = self.workloads[workload].reads_from_disk.is_some_and(|share| share > 0.0);
+        let member = &self.members[index];
+        let running = member.running.as_ref();
+        let running = running.filter(|_| is_cold && member.record.spec.attach.is_none())?;
+        let folders = running.endpoints.iter().filter_map(|at| at.data.as_deref());
+        let mut drop_pages = folders.map(|folder| (self.parts.drop_cached_pages)(folder));
+        let error = drop_pages.find_map(Result::err)?;
+        Some(Doubt::ProbeFailed { probe: "page cache".into(), reason: error_line(&*error) })
     }
 
     /// Writes the network paths that a slice has shown for the first time, and what weakens figures
@@ -485,6 +499,9 @@ fn fill(slice: &mut Slice, measured: Measured) {
     slice.operations = load.operations;
     slice.errors = load.errors;
     slice.unsent = load.unsent;
+    if let Some(late) = load.sent_late.filter(|_| slice.rate_per_s.is_some()) {
+        slice.counters.push(Counter { name: names::CLIENT_SENT_LATE.into(), value: late as f64 });
+    }
     slice.client_cpu_ns = load.client_cpu_ns;
     if load.busiest_thread_ns > 0 && load.window_ns > 0 {
         let share = load.busiest_thread_ns as f64 / load.window_ns as f64;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::outcome::StartError;
 use super::{Campaign, CampaignError, Event, READY_DEADLINE, data, error_line};
 use crate::PartError;
+use crate::access::without_private_keys;
 use crate::doubt::Doubt;
 use crate::driver::TargetId;
 use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch};
@@ -189,7 +190,7 @@ impl Campaign<'_, '_> {
         let running = member.running.insert(Running { environment, endpoints, target });
         let record = &mut member.record;
         record.ready_ns = u64::try_from(ready.as_nanos()).ok();
-        record.config = running.environment.config();
+        record.config = running.environment.config().map(|text| without_private_keys(&text));
         record.layers = running.environment.read_back().map_err(fail("read back"))?;
         let settings = settings(system, &mut *running.environment, &running.endpoints);
         record.settings = settings.map_err(fail("read the settings of"))?;

@@ -113,6 +113,7 @@ impl<'p> Parts<'p> {
             left_out: Vec::new(),
             device_towards: None,
             refresh_accounts: Box::new(|| {}),
+            drop_cached_pages: Box::new(|_| Ok(())),
             accounts_are_exact: true,
             hosts: None,
             goal: None,
@@ -152,6 +153,8 @@ pub struct Parts<'p> {
     pub device_towards: Option<Box<DeviceTowards<'p>>>,
     /// Called at both edges before the CPU accounts are read, to bring them up to date.
     pub refresh_accounts: Box<dyn FnMut() + 'p>,
+    /// Drops what the page cache has of a system's data directory.
+    pub drop_cached_pages: Box<dyn FnMut(&Path) -> Result<(), PartError> + 'p>,
     /// Whether that works. Otherwise the accounts of running threads are up to one scheduler tick
     /// old, which is too much for short slices.
     pub accounts_are_exact: bool,

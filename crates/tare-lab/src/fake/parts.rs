@@ -280,6 +280,7 @@ impl Driver for FakeDriver {
                 operations: whole(operations),
                 errors: vec![],
                 unsent: if due.is_finite() { whole(due - operations) } else { 0 },
+                sent_late: None,
                 client_cpu_ns: whole(operations * CLIENT_NS),
                 busiest_thread_ns: 0,
                 response: if due.is_finite() { service.clone() } else { vec![] },

@@ -51,9 +51,11 @@ fn study() -> Study {
             in_flight: 2,
             load: crate::study::LoadSize::default(),
             latency_share: 0.5,
+            rate_only: false,
             slo: None,
             reads_from_disk: None,
             replicas: crate::study::Replicas::default(),
+            connection: crate::study::ClientConnection::default(),
             attached_rows: None,
             rate_per_s: None,
             options: Vec::new(),
@@ -72,6 +74,7 @@ fn study() -> Study {
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
         hosts: Vec::new(),
+        access: None,
     }
 }
 

@@ -1,11 +1,11 @@
-//! Expands `[[sweep]]` and `[quick]`.
+//! Expands `[[sweep]]`, lists of fixed rates, and `[quick]`.
 //!
 //! Method: both edit the parsed document before it is read. So every option of a workload, an
 //! environment, a schedule or a system can be swept or changed for the quick part, the edited
 //! values are checked like all others, and every error points into the file.
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::StudyError;
 use super::checks::must_exist_as;
@@ -16,6 +16,8 @@ pub(super) const QUICK_KEYS: &[&str] =
 const SWEEP_KEYS: &[&str] = &["workload", "environment", "option", "values"];
 /// What a sweep copies: the key in `[[sweep]]`, which is also the name of the tables.
 const SWEPT: [&str; 2] = ["workload", "environment"];
+/// The key of the fixed rate of a workload.
+const RATE: &str = "rate_per_s";
 
 /// Returns the document with the workloads and environments of every `[[sweep]]`: copies of one,
 /// each with one value of an option. `option = "fio.numjobs"` is an option in the workload's table
@@ -43,6 +45,65 @@ pub(super) fn sweeps<'t>(
         }
     }
     Ok(document)
+}
+
+/// Returns the document with a workload for each of several fixed rates: `rate_per_s = [20_000,
+/// 50_000]` of the workload `read` makes `read` at the first one, with its closed loop, and behind
+/// it `read, rate 50000`, which is measured at that rate alone.
+pub(super) fn rates<'t>(
+    written: DeTable<'t>,
+    source: Source<'_>,
+) -> Result<DeTable<'t>, StudyError> {
+    let Some(DeValue::Array(workloads)) = written.get("workload").map(Spanned::get_ref) else {
+        return Ok(written);
+    };
+    let mut all = Vec::new();
+    for workload in workloads.iter() {
+        let DeValue::Table(entries) = workload.get_ref() else {
+            all.push(workload.clone());
+            continue;
+        };
+        let table = Table::unchecked(source, "[[workload]]", workload.span(), entries);
+        let rates = entries.get(RATE).map(Spanned::get_ref);
+        let (Some(DeValue::Array(values)), Some(item)) = (rates, table.get(RATE)) else {
+            all.push(workload.clone());
+            continue;
+        };
+        if values.is_empty() {
+            return Err(item.bad_value("a list of rates needs at least one"));
+        }
+        let items = item.list().unwrap_or_default();
+        for (number, (item, value)) in items.iter().zip(values.iter()).enumerate() {
+            all.push(at_rate(workload, number, item, value)?);
+        }
+    }
+    let mut document = written.clone();
+    if let Some(DeValue::Array(workloads)) = document.get_mut("workload").map(Spanned::get_mut) {
+        *workloads = DeArray::new();
+        all.into_iter().for_each(|workload| workloads.push(workload));
+    }
+    Ok(document)
+}
+
+/// Returns the workload at one of its rates, counted from 0.
+fn at_rate<'t>(
+    workload: &Spanned<DeValue<'t>>,
+    number: usize,
+    item: &Item<'_>,
+    value: &Spanned<DeValue<'t>>,
+) -> Result<Spanned<DeValue<'t>>, StudyError> {
+    let name = name_of(workload).map(String::from);
+    let mut copy = workload.clone();
+    let DeValue::Table(table) = copy.get_mut() else { return Ok(copy) };
+    put(table, &[RATE], item, value.clone());
+    let Some(name) = name.filter(|_| number > 0) else { return Ok(copy) };
+    let spanned = |value| Spanned::new(item.span.clone(), value);
+    let called = format!("{name}, rate {}", item.scalar()?);
+    put(table, &["name"], item, spanned(DeValue::String(called.into())));
+    put(table, &["rate_only"], item, spanned(DeValue::Boolean(true)));
+    // The first one searches for all of them.
+    table.remove("slo");
+    Ok(copy)
 }
 
 /// Returns the copies of one sweep, with its number among all. `key` names what it copies.

@@ -5,6 +5,7 @@
 
 mod attach;
 mod checks;
+mod connection;
 mod environments;
 mod expand;
 mod hosts;
@@ -27,6 +28,7 @@ use crate::attach::{Attach, AttachedRows};
 use crate::environment::EnvironmentSpec;
 
 pub use crate::cpus::CpuSpec;
+pub use connection::{AccessSpec, ClientConnection, Compression, LoginSpec, PasswordSource};
 pub use hosts::{HOSTS_MAX, HostsError, SystemHost, SystemHostError};
 pub use load::{Climb, ClimbEnd, ClimbStep, LoadCpus, LoadSize, Saturate, scale_load};
 pub use loaders::{LOADERS_MAX, LoaderSpec};
@@ -80,6 +82,9 @@ pub struct Study {
     /// The hosts of the system, each with one instance. Empty: this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<SystemHost>,
+    /// Where the login and the certificates for attached systems are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessSpec>,
 }
 
 impl Study {
@@ -305,6 +310,9 @@ pub struct WorkloadSpec {
     pub latency_share: f64,
     /// Fixed rate of the latency phase in operations/s, instead of a share.
     pub rate_per_s: Option<f64>,
+    /// Whether it is measured at the fixed rate alone, without a closed loop.
+    #[serde(default, skip_serializing_if = "connection::is_false")]
+    pub rate_only: bool,
     /// The objective under which the capacity of each environment is searched, from the fixed rate
     /// on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -314,6 +322,9 @@ pub struct WorkloadSpec {
     pub reads_from_disk: Option<f64>,
     #[serde(default, skip_serializing_if = "Replicas::is_default")]
     pub replicas: Replicas,
+    /// How the clients connect. Its fields are those of the workload in JSON.
+    #[serde(flatten)]
+    pub connection: ClientConnection,
     /// Where the rows are, in a study with attached systems. The run sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached_rows: Option<AttachedRows>,
@@ -321,6 +332,28 @@ pub struct WorkloadSpec {
     /// keys and connections are then unused and 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<(String, String)>,
+}
+
+impl WorkloadSpec {
+    /// Returns whether its rows are those of another workload, which has written them.
+    pub(crate) fn has_rows_of(&self, other: &Self) -> bool {
+        let rows = |one: &Self| Self {
+            name: String::new(),
+            write_share: 0.0,
+            keys: KeyDistribution::Uniform,
+            connections: 0,
+            in_flight: 0,
+            load: LoadSize::default(),
+            latency_share: 0.0,
+            rate_per_s: None,
+            rate_only: false,
+            slo: None,
+            reads_from_disk: None,
+            connection: ClientConnection::default(),
+            ..one.clone()
+        };
+        self.options.is_empty() && rows(self) == rows(other)
+    }
 }
 
 /// How often a row is stored, and how many of its replicas answer an operation.

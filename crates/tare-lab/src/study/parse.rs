@@ -11,13 +11,14 @@ use crate::cpus::SmtUse;
 
 use super::attach::{self, Around};
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
+use super::connection;
 use super::hosts::{self, SystemHost};
 use super::loaders::{self, LoaderSpec};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    AutoWindow, BadSlo, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Replicas,
-    Saturate, ScheduleKind, ScheduleSpec, Slo, Study, SystemSpec, WorkloadSpec, control_name,
-    environments, expand, published,
+    AutoWindow, BadSlo, ClientConnection, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart,
+    Replicas, Saturate, ScheduleKind, ScheduleSpec, Slo, Study, SystemSpec, WorkloadSpec,
+    control_name, environments, expand, published,
 };
 use super::{Problem, StudyError};
 use tare_toml::{Source, Table};
@@ -79,6 +80,7 @@ const ROOT_KEYS: &[&str] = &[
     "sweep",
     "published",
     "quick",
+    connection::ACCESS,
 ];
 const SCHEDULE_KEYS: &[&str] = &[
     "kind",
@@ -106,10 +108,14 @@ const WORKLOAD_KEYS: &[&str] = &[
     "load",
     "latency_share",
     "rate_per_s",
+    "rate_only",
     "slo",
     "reads_from_disk",
     "replication",
     "consistency",
+    connection::KEYS[0],
+    connection::KEYS[1],
+    connection::KEYS[2],
 ];
 
 /// Reads and checks a study, including its quick part. `file_name` is for messages only.
@@ -143,7 +149,7 @@ pub fn parse_quick(
 
 /// Parses the document and expands its sweeps.
 fn open(source: Source<'_>) -> Result<DeTable<'_>, StudyError> {
-    expand::sweeps(source.document()?, source)
+    expand::rates(expand::sweeps(source.document()?, source)?, source)
 }
 
 fn root<'s>(document: &'s DeTable<'s>, source: Source<'s>) -> Result<Table<'s>, StudyError> {
@@ -179,6 +185,7 @@ fn read(
         Around { environments: &environments, schedule: &schedule, system: &system, is_elsewhere };
     attach::check(&root.tables("environment", environments::KEYS)?, &around)?;
     let workloads = workloads(&root, source, driver, vocabulary, &loaders)?;
+    let access = connection::access(&root, &environments, &workloads)?;
     let workload_names: Vec<String> = workloads.iter().map(|one| one.name.clone()).collect();
     let published = published::read(&root, &names, &workload_names)?;
     Ok(Study {
@@ -197,6 +204,7 @@ fn read(
         runtime_controls: Vec::new(),
         loaders,
         hosts,
+        access,
     })
 }
 
@@ -448,7 +456,8 @@ fn workloads(
     loaders: &[LoaderSpec],
 ) -> Result<Vec<WorkloadSpec>, StudyError> {
     let own_words = !driver.options.is_empty();
-    let own_keys = ["name", driver.name.as_str(), "load", "latency_share", "rate_per_s", "slo"];
+    let own_keys =
+        ["name", driver.name.as_str(), "load", "latency_share", "rate_per_s", "rate_only", "slo"];
     let tables = root.tables("workload", if own_words { &own_keys } else { WORKLOAD_KEYS })?;
     if tables.is_empty() {
         return Err(root.missing("workload"));
@@ -458,15 +467,10 @@ fn workloads(
     for table in tables {
         let (name, item) = name_of(&table)?;
         names.add("workload", &name, &item, source)?;
-        table.exclusive(
-            "rate_per_s",
-            "latency_share",
-            "the fixed rate is either a number or a share of the baseline's capacity",
-        )?;
-        let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
-        let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
-        let latency_share = table.share("latency_share", share)?;
-        let slo = slo(&table, rate_per_s.is_some() || latency_share > 0.0)?;
+        let (rate_per_s, latency_share) = fixed_rate(&table)?;
+        let has_rate = rate_per_s.is_some() || latency_share > 0.0;
+        let slo = slo(&table, has_rate)?;
+        let rate_only = rate_only(&table, has_rate)?;
         if own_words {
             let saturate = saturates(&table)?.then(Saturate::default);
             let item = table.need(&driver.name)?;
@@ -486,9 +490,11 @@ fn workloads(
                 load: LoadSize { saturate, ..LoadSize::default() },
                 latency_share,
                 rate_per_s,
+                rate_only,
                 slo,
                 reads_from_disk: None,
                 replicas: Replicas::default(),
+                connection: ClientConnection::default(),
                 attached_rows: None,
                 options,
             });
@@ -519,13 +525,17 @@ fn workloads(
             load: LoadSize {
                 in_flight_per_cpu: table.get("in_flight").is_none(),
                 connections_per_cpu: table.get("connections").is_none(),
+                rows_from_disk_share: table.get("rows").is_none()
+                    && table.get("reads_from_disk").is_some(),
                 saturate: saturates.then(Saturate::default),
             },
             latency_share,
             rate_per_s,
+            rate_only,
             slo,
             reads_from_disk: reads_from_disk(&table)?,
             replicas: replicas(&table)?,
+            connection: connection::read(&table)?,
             attached_rows: None,
             options: Vec::new(),
         };
@@ -545,6 +555,28 @@ fn slo(table: &Table<'_>, has_rate: bool) -> Result<Option<Slo>, StudyError> {
         false => {
             Err(item.bad_value("the search begins at the fixed rate; set latency_share above 0"))
         }
+    }
+}
+
+/// Reads the fixed rate of a workload: a number of operations/s, or a share of the baseline's
+/// capacity.
+fn fixed_rate(table: &Table<'_>) -> Result<(Option<f64>, f64), StudyError> {
+    table.exclusive(
+        "rate_per_s",
+        "latency_share",
+        "the fixed rate is either a number or a share of the baseline's capacity",
+    )?;
+    let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
+    let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
+    Ok((rate_per_s, table.share("latency_share", share)?))
+}
+
+/// Reads whether a workload has no closed loop. It then needs a fixed rate.
+fn rate_only(table: &Table<'_>, has_rate: bool) -> Result<bool, StudyError> {
+    let rate_only = table.flag("rate_only")?;
+    match table.get("rate_only").filter(|_| rate_only && !has_rate) {
+        Some(item) => Err(item.bad_value("nothing would be measured; set rate_per_s")),
+        None => Ok(rate_only),
     }
 }
 

@@ -2,7 +2,9 @@ use super::*;
 use crate::layer::{Cgroup, Cpu, Host, Layer, Limits, Network, Quota, Rootfs, Security};
 
 mod attach;
+mod connection;
 mod parts;
+mod rates;
 
 pub(super) fn vocabulary() -> Vocabulary {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();

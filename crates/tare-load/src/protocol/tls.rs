@@ -34,18 +34,15 @@ impl TlsSettings {
                 .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
                 .with_no_client_auth(),
             Trust::Authorities(path) => {
-                let fail =
-                    |reason: String| LoadError::TlsAuthorities { path: path.clone(), reason };
-                let certificates = CertificateDer::pem_file_iter(path)
-                    .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                    .map_err(|error| fail(error.to_string()))?;
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates {
-                    roots.add(certificate).map_err(|error| fail(error.to_string()))?;
-                }
-                if roots.is_empty() {
-                    return Err(fail("it holds no certificate".into()));
-                }
+                let roots = CertificateDer::pem_file_iter(path)
+                    .map_err(|error| error.to_string())
+                    .and_then(roots)
+                    .map_err(|reason| LoadError::TlsAuthorities { path: path.clone(), reason })?;
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
+            Trust::Pem(text) => {
+                let roots = roots(CertificateDer::pem_slice_iter(text.as_bytes()))
+                    .map_err(|reason| LoadError::TlsPem { reason })?;
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
         };
@@ -61,6 +58,18 @@ impl TlsSettings {
             .map(Session)
             .map_err(|source| LoadError::TlsSetup { source })
     }
+}
+
+/// Returns the certificates of trusted authorities, or why there are none.
+fn roots<E: std::fmt::Display>(
+    certificates: impl Iterator<Item = Result<CertificateDer<'static>, E>>,
+) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if roots.is_empty() { Err("it holds no certificate".into()) } else { Ok(roots) }
 }
 
 /// The TLS of one connection.

@@ -6,8 +6,8 @@ use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::doubts;
 use crate::report::histogram::{Histogram, Quantiles};
 use crate::report::model::{
-    DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LATE_NS, LoadReport, OperationReport,
-    StepReport, WithoutService,
+    DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LoadReport, OperationReport, StepReport,
+    WithoutService,
 };
 use crate::report::series::Series;
 use crate::report::stats::{Gap, Stats};
@@ -110,7 +110,7 @@ impl ReportBuilder {
             by_operation: by_operation.collect(),
             steps: self.steps.iter().map(|(step, stats)| step_report(step, stats, cpus)).collect(),
             late: total.late.as_ref().map(Quantiles::of),
-            late_count: late_count(total),
+            late_count: total.sent_late_count().unwrap_or(0),
             dropped: total.dropped,
             timed_out: total.timed_out(),
             errors: errors.collect(),
@@ -156,14 +156,10 @@ fn step_report(step: &Step, stats: &Stats, cpus: usize) -> StepReport {
         throughput_per_s: ratio(stats.operations as f64, window_s).unwrap_or(0.0),
         response: Quantiles::of(&stats.response()),
         service: Quantiles::of(&stats.service()),
-        late_count: late_count(stats),
+        late_count: stats.sent_late_count().unwrap_or(0),
         failed: stats.failed(),
         client_cpu_share: cpu_share(stats, cpus),
     }
-}
-
-fn late_count(stats: &Stats) -> u64 {
-    stats.late.as_ref().map_or(0, |late| late.count_between(LATE_NS + 1, u64::MAX))
 }
 
 /// Returns the share of `cpus` that the load threads used.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::report::LATE_NS;
 use crate::report::histogram::{self, Histogram};
 
 /// Why an operation failed.
@@ -215,6 +216,12 @@ impl Stats {
     #[inline]
     pub(crate) fn sent_late(&mut self, late_ns: u64) {
         histogram::record(self.late.get_or_insert_with(histogram::new), late_ns);
+    }
+
+    /// Returns how many operations were sent more than [`LATE_NS`] after they were due; `None` in a
+    /// closed loop.
+    pub fn sent_late_count(&self) -> Option<u64> {
+        self.late.as_ref().map(|late| late.count_between(LATE_NS + 1, u64::MAX))
     }
 
     /// Returns the service times of all operations.

@@ -245,7 +245,21 @@ impl WorkloadView {
     }
 }
 
+/// The name of the condition of the closed loop.
+const CAPACITY: &str = "Capacity";
+
 fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)> {
+    let connected = crate::run_conditions::connection(workload);
+    let connected = connected.map(|text| ("Connections".to_string(), text));
+    let mut all = load_conditions(record, workload);
+    if workload.rate_only {
+        all.retain(|(name, _)| name != CAPACITY);
+    }
+    all.extend(connected);
+    all
+}
+
+fn load_conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)> {
     let at_rate = match fixed_rate(record, &workload.name) {
         Some(at) => format!("open loop at {} op/s, the same for every environment", rate(at)),
         None => "not measured".to_string(),
@@ -256,7 +270,7 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
         let found = crate::run_conditions::found(workload);
         return vec![
             (format!("Asked of {}", record.study.driver), asked),
-            ("Capacity".into(), format!("closed loop{found}: a maximum, not a service level")),
+            (CAPACITY.into(), format!("closed loop{found}: a maximum, not a service level")),
             ("Latency".into(), at_rate),
         ];
     }
@@ -282,7 +296,7 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
         return vec![
             ("Operations".into(), asked),
             ("Rows".into(), thousands(workload.rows)),
-            ("Capacity".into(), capacity),
+            (CAPACITY.into(), capacity),
             ("Latency".into(), at_rate),
         ];
     }
@@ -301,7 +315,7 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
             ),
         ),
         ("Keys".into(), keys),
-        ("Capacity".into(), capacity),
+        (CAPACITY.into(), capacity),
         ("Latency".into(), at_rate),
     ]
 }

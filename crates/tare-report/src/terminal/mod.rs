@@ -16,6 +16,7 @@ use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_stats::law::Verdict;
 
+use crate::axes::axes;
 use crate::bandwidth;
 use crate::doubts::DoubtGroups;
 use crate::figures::{
@@ -70,6 +71,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             }
         }
     }
+    rates(&mut out, record, analysis, paint);
     if let Some(proof) = Proof::of(record, analysis) {
         out.push(String::new());
         out.push(paint.bold("Host tuning"));
@@ -130,6 +132,16 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
         lines.push(line.trim_end().to_string());
     }
     lines
+}
+
+/// The response times of workloads with several rates.
+fn rates(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {
+    for axis in axes(&record.study) {
+        let Some(table) = crate::rates::table(&axis, record, analysis) else { continue };
+        out.push(String::new());
+        out.extend(paragraph(&paint.plain(&table.caption), "", paint.0.width));
+        out.extend(grid(&crate::rates::HEAD, &table.rows, paint.0).lines().map(String::from));
+    }
 }
 
 /// The tables of instances under one workload.
@@ -248,15 +260,21 @@ fn tables(
     paint: Paint,
 ) {
     let any_latency = findings.iter().any(|f| f.response.is_some());
+    let (costs, costs_alone): (&[Column], &[Column]) = match is_at_rate_alone(findings) {
+        true => (&[], &[]),
+        false => (&COSTS, &COSTS_ALONE),
+    };
     let (latencies, and_doubts): (&[Column], &[Column]) =
         if any_latency { (&LATENCIES, &LATENCIES_AND_DOUBTS) } else { (&[], &CLIENT_AND_DOUBTS) };
+    let latencies = if costs.is_empty() { and_doubts } else { latencies };
+    let all: &[Column] = if costs.is_empty() { and_doubts } else { &ALL };
     let candidates: [(&[&[Column]], Detail); 6] = [
-        (&[&ALL], LONG),
-        (&[&ALL], MIDDLE),
-        (&[&COSTS, latencies], LONG),
-        (&[&COSTS, latencies], MIDDLE),
-        (&[&COSTS, latencies], SHORT),
-        (&[&COSTS_ALONE, and_doubts], SHORT),
+        (&[all], LONG),
+        (&[all], MIDDLE),
+        (&[costs, latencies], LONG),
+        (&[costs, latencies], MIDDLE),
+        (&[costs, latencies], SHORT),
+        (&[costs_alone, and_doubts], SHORT),
     ];
     let fits = |(tables, detail): &(&[&[Column]], Detail)| {
         let width = |columns: &&[Column]| {
@@ -279,6 +297,13 @@ fn tables(
             out.push(coloured(line.trim_end(), analysis, findings, detail, paint));
         }
     }
+}
+
+/// Whether there is no figure of a closed loop, but one of a fixed rate.
+fn is_at_rate_alone(findings: &[&Finding]) -> bool {
+    let at_capacity =
+        |one: &&Finding| one.throughput_per_s.is_some() || one.server_cpu_us.is_some();
+    !findings.iter().any(at_capacity) && findings.iter().any(|one| one.response.is_some())
 }
 
 fn natural_width(table: &Table) -> usize {

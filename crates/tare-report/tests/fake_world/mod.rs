@@ -53,9 +53,11 @@ pub(crate) fn measure(
             in_flight: 16,
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.5,
+            rate_only: false,
             slo: None,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
+            connection: tare_lab::study::ClientConnection::default(),
             attached_rows: None,
             rate_per_s: None,
             options: Vec::new(),
@@ -66,6 +68,7 @@ pub(crate) fn measure(
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
         hosts: Vec::new(),
+        access: None,
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let plan =
@@ -97,6 +100,7 @@ pub(crate) fn measure(
         doubts: vec![],
         left_out: Vec::new(),
         refresh_accounts: Box::new(|| {}),
+        drop_cached_pages: Box::new(|_| Ok(())),
         device_towards: None,
         accounts_are_exact: true,
         hosts: None,

@@ -24,12 +24,12 @@ use tare_lab::system::{Instances, MemoryNeed, System};
 use tare_std::cpus::CpuSet;
 use tare_std::units::parse_bytes;
 
-use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
 use super::options::Options;
 use super::starter::StartPlan;
+use super::{SystemInfo, TlsSupport};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "scylla",
@@ -86,6 +86,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
+    tls: TlsSupport::No,
     make: |spec, client_route| Ok(Box::new(Scylla::new(Options::new(spec), client_route.clone())?)),
 };
 

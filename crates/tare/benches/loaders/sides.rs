@@ -9,6 +9,7 @@ use tare_driver::loaders::{AgentPipes, AgentProcess, LocalAgent, MultiLoader, St
 use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_host::account::Account;
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
 use tare_lab::environment::{CpuPlan, Environment};
 use tare_lab::study::{CpuSpec, SystemSpec, WorkloadSpec};
@@ -126,7 +127,10 @@ impl LoadedServer {
         }
         let mut environment = factory.environment(&spec)?;
         let system = SystemSpec { name: "tare-db".into(), options: Vec::new() };
-        let route = ClientRoute { namespace: Some(factory.client_namespace().into()) };
+        let route = ClientRoute {
+            namespace: Some(factory.client_namespace().into()),
+            ..ClientRoute::default()
+        };
         let system = tare_system::find(&system.name).ok_or("no tare-db")?.make(&system, &route)?;
         let address = environment.start(&system.launch(plan.system.len()))?.address;
         let server = environment.processes().system;
@@ -163,6 +167,7 @@ impl LoadedServer {
             scratch: self.factory.context().work(),
             run: self.factory.run(),
             speaks: "cql",
+            access: &ClientAccess::default(),
         };
         let agent: Box<dyn StartAgent> = Box::new(LocalAgent::new(&client));
         let agents = vec![(agent, Some(self.plan.client.clone()))];
@@ -200,7 +205,7 @@ impl LoadedServer {
         connections: u32,
     ) -> Result<Side> {
         let driver = tare_driver::find("tare-load").ok_or("no driver tare-load")?;
-        let mut driver = MultiLoader::start(driver, "cql", agents)?;
+        let mut driver = MultiLoader::start(driver, "cql", &ClientAccess::default(), agents)?;
         let target = driver.open(&[self.address], DEADLINE)?;
         let in_flight = if connections == crate::NINE { connections } else { 8 * connections };
         let workload = WorkloadSpec {

@@ -81,6 +81,7 @@ pub(crate) fn all(words: &[String], cpu: u32, port: u16, scratch: &Path) -> Resu
             scratch,
             run: "tare-bench",
             speaks: "cql",
+            access: &tare_lab::access::ClientAccess::default(),
         };
         let mut driver = bench_error(info.make(&client, Instances::ONE))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -119,9 +120,11 @@ impl Tool {
             in_flight: 0,
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.0,
+            rate_only: false,
             slo: None,
             reads_from_disk: None,
             replicas: tare_lab::study::Replicas::default(),
+            connection: tare_lab::study::ClientConnection::default(),
             attached_rows: None,
             rate_per_s: None,
             options: options.chain([(verb.into(), operation.into())]).collect(),

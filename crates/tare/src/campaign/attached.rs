@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use tare_host::UndoError;
 use tare_host::journal::{Entry, Journal};
+use tare_lab::access::ClientAccess;
 use tare_lab::attach::AttachedRows;
 use tare_lab::study::Study;
 use tare_system::own_rows::{self, OwnRows};
@@ -26,12 +27,17 @@ impl RowsOfRun {
     ///
     /// # Errors
     /// If a system does not answer, or may drop rows of the user for them.
-    pub(super) fn place(study: &mut Study, speaks: &str, state: &Path) -> anyhow::Result<Self> {
+    pub(super) fn place(
+        study: &mut Study,
+        speaks: &str,
+        client: &ClientAccess,
+        state: &Path,
+    ) -> anyhow::Result<Self> {
         let Some(first) = study.attached().next() else { return Ok(Self(None)) };
         let is_read_only = first.read_only;
         let addresses: BTreeSet<SocketAddr> = study.attached().map(|one| one.address).collect();
         for address in &addresses {
-            let checked = own_rows::check(speaks, *address).map_err(|error| anyhow!(error));
+            let checked = own_rows::check(speaks, *address, client).map_err(|error| anyhow!(error));
             checked.exit_with(Exit::Host)?;
         }
         if is_read_only {
@@ -40,7 +46,14 @@ impl RowsOfRun {
         }
         let journal = Journal::create(state, KINDS).exit_with(Exit::Host)?;
         let name = own_rows::name(journal.run());
-        let entry = |address| OwnRows { speaks: speaks.into(), address, name: name.clone() };
+        let (access, connection) = (study.access.clone(), client.connection);
+        let entry = |address| OwnRows {
+            speaks: speaks.into(),
+            address,
+            name: name.clone(),
+            access: access.clone(),
+            connection,
+        };
         let entries = addresses.into_iter().map(|address| Entry::from(&entry(address))).collect();
         journal.write(entries).exit_with(Exit::Host)?;
         tell(study, &AttachedRows::Own(name));

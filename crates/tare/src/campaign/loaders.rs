@@ -151,7 +151,7 @@ impl ConnectedLoaders {
             (agent, spec.cpus.clone().or(of_client))
         });
         let agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)> = agents.collect();
-        MultiLoader::start(driver, client.speaks, agents).exit_with(Exit::Host)
+        MultiLoader::start(driver, client.speaks, client.access, agents).exit_with(Exit::Host)
     }
 }
 

@@ -5,6 +5,8 @@ pub(crate) mod absent;
 pub(crate) mod attached;
 pub(crate) mod card_path;
 mod choice;
+pub(crate) mod cold;
+mod connection;
 pub(crate) mod controls;
 pub(crate) mod cpu_plan;
 pub(crate) mod derived;

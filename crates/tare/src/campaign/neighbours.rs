@@ -4,7 +4,8 @@ use anyhow::{Context, anyhow};
 use tare_driver::DriverInfo;
 use tare_lab::layer::{NeighbourKind, OtherSystem};
 use tare_lab::study::{
-    KeyDistribution, LoadSize, Replicas, Study, SystemSpec, WorkloadSpec, defaults,
+    ClientConnection, KeyDistribution, LoadSize, Replicas, Study, SystemSpec, WorkloadSpec,
+    defaults,
 };
 use tare_system::{ClientRoute, SystemInfo};
 
@@ -46,6 +47,7 @@ fn check_one(study: &Study, other: &OtherSystem) -> anyhow::Result<()> {
         workloads: vec![workload(other)],
         loaders: Vec::new(),
         hosts: Vec::new(),
+        access: None,
         ..study.clone()
     };
     info.make(&own.system, &ClientRoute::default())
@@ -110,9 +112,11 @@ pub(crate) fn workload(other: &OtherSystem) -> WorkloadSpec {
         load: LoadSize::default(),
         latency_share: 0.0,
         rate_per_s: other.rate_per_s.map(f64::from),
+        rate_only: false,
         slo: None,
         reads_from_disk: None,
         replicas: Replicas::default(),
+        connection: ClientConnection::default(),
         attached_rows: None,
         options: other.driver_options.clone(),
     }

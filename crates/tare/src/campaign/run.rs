@@ -23,14 +23,15 @@ use tare_lab::study::{LoadCpus, Study, scale_load};
 use tare_probe::ProbeCpus;
 use tare_std::cpus::CpuSet;
 use tare_std::units;
-use tare_system::SystemInfo;
+use tare_system::{ClientRoute, SystemInfo};
 use tare_tune::idle;
 
 use super::attached::RowsOfRun;
 use super::loaders::ConnectedLoaders;
 use super::tuning::StudyTuning;
 use super::{
-    CampaignConfig, absent, controls, cpu_plan, fit, hosts, interrupts, neighbours, samplers, space,
+    CampaignConfig, absent, connection, controls, cpu_plan, fit, hosts, interrupts, neighbours,
+    samplers, space,
 };
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith, exit_error};
@@ -72,6 +73,7 @@ pub(crate) fn measure(
 pub(crate) fn check(config: &CampaignConfig, plan: &CpuPlan, state: &Path) -> anyhow::Result<()> {
     interrupts::check(config, plan)?;
     let (info, _) = parts_of(&config.study)?;
+    connection::check(&config.study, info)?;
     fit::check(&config.study, info, plan)?;
     neighbours::check(&config.study)?;
     check_runtimes(&config.study, state)
@@ -112,6 +114,7 @@ pub(crate) fn measure_on_host(
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &config.study;
     let (info, driver) = parts_of(study)?;
+    let (access, certificate) = connection::access(study)?;
     let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
     let factory = open_factory(config, state, &plan, reach, tuning)?;
     let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
@@ -119,7 +122,8 @@ pub(crate) fn measure_on_host(
     // So are attached systems.
     let is_linked = cluster.is_none() && study.attached().next().is_none();
     let namespace = is_linked.then(|| factory.client_namespace());
-    let route = tare_system::ClientRoute { namespace: namespace.map(Into::into) };
+    let namespace_of_route = namespace.map(Into::into);
+    let route = ClientRoute { namespace: namespace_of_route, access: access.clone(), certificate };
     let system =
         info.make_for(study, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let with_options = fit::systems_with_options(study, info, &route)?;
@@ -135,6 +139,7 @@ pub(crate) fn measure_on_host(
         scratch: factory.context().work(),
         run: factory.run(),
         speaks: &info.speaks(&study.system),
+        access: &access,
     };
     let instances = system.instances();
     let most = fit::most_instances(study, instances);
@@ -147,12 +152,7 @@ pub(crate) fn measure_on_host(
     host.extend(interrupt_cpus(&cpus));
     let link = factory.context().device_of_loaders();
     let (probes, mut doubts) = open_probes(cluster.as_ref(), link, &cpus, &mut host);
-    let mut extra = ExtraRounds::default();
-    if let Some(options) = &config.samples {
-        let (found, missing) = samplers::extra_rounds(options, factory.run(), &cpus);
-        extra = found;
-        doubts.extend(missing);
-    }
+    let extra = extra_rounds(config, factory.run(), &cpus, &mut doubts);
     let mut refresh = tare_probe::AccountRefresh::start(&plan.all);
     let refreshed = refresh.cpus();
     host.push(account_resolution(refreshed));
@@ -160,7 +160,7 @@ pub(crate) fn measure_on_host(
     let mut study = config.sized(sizing.as_ref().unwrap_or(&plan), of_baseline, &driver.loaders());
     let environments = study.environments.clone();
     place_pods(&mut study.environments).exit_with(Exit::Host)?;
-    let rows = RowsOfRun::place(&mut study, &info.speaks(&config.study.system), state)?;
+    let rows = RowsOfRun::place(&mut study, &info.speaks(&config.study.system), &access, state)?;
     // A pod that starts again has another address, so that the record keeps what the study says.
     let recorded = Study { environments, ..study.clone() };
     let writer = config.writer(&recorded, &plan, host, &clock)?;
@@ -191,6 +191,7 @@ pub(crate) fn measure_on_host(
         // Loaders and systems on other hosts are linked by devices that are not of this one.
         device_towards: (cluster.is_none()).then(|| Box::new(tare_host::net_device::towards) as _),
         refresh_accounts: Box::new(move || refresh.refresh()),
+        drop_cached_pages: Box::new(|folder| Ok(tare_host::page_cache::drop_pages(folder)?)),
         accounts_are_exact: match &cluster {
             Some(cluster) => cluster.hosts().iter().all(|host| host.opened.accounts_are_exact),
             None => refreshed > 0,
@@ -205,6 +206,19 @@ pub(crate) fn measure_on_host(
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
     Ok((ending, rows.remove().into_iter().chain(factory.close()).collect()))
+}
+
+/// Returns the rounds after those of the study, and adds the doubts about what they cannot sample.
+fn extra_rounds(
+    config: &CampaignConfig,
+    run: &str,
+    cpus: &ProbeCpus,
+    doubts: &mut Vec<Doubt>,
+) -> ExtraRounds<'static> {
+    let Some(options) = &config.samples else { return ExtraRounds::default() };
+    let (found, missing) = samplers::extra_rounds(options, run, cpus);
+    doubts.extend(missing);
+    found
 }
 
 /// Runs a campaign on the fake host into its record. Nothing on this host is changed.

@@ -397,6 +397,9 @@ pub struct Db {
     /// Private key of the certificate in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// Accept connections without TLS too
+    #[arg(long, requires = "tls_cert")]
+    pub tls_optional: bool,
     /// Listen on other addresses than loopback even without passwords or TLS
     #[arg(long)]
     pub insecure: bool,

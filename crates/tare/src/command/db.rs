@@ -74,6 +74,7 @@ fn serve_data(options: &Db) -> anyhow::Result<Exit> {
             }
             _ => None,
         },
+        tls_optional: options.tls_optional,
         insecure: options.insecure,
         inject: Inject { busy_ns: options.inject_busy_ns, filter: options.inject_filter },
     };

@@ -21,6 +21,7 @@ use tare_driver::{Client, DriverInfo};
 use tare_env::neighbour::{UNDER_LOAD, arguments};
 use tare_host::{RUN_VARIABLE, error_line, exec};
 use tare_lab::PartError;
+use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Driver, Pacing, SliceOrder, TargetId};
 use tare_lab::environment::Endpoint;
 use tare_lab::layer::OtherSystem;
@@ -156,6 +157,7 @@ impl Load {
             scratch: &self.folder,
             run: &run,
             speaks: &self.speaks,
+            access: &ClientAccess::default(),
         };
         let mut driver = self.driver.make(&client, Instances::ONE)?;
         let target = driver.open(&[self.address], tare_lab::system::READY_LIMIT)?;

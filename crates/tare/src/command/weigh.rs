@@ -11,7 +11,7 @@ use tare_trace::Trace;
 use tare_tune::plan::Options;
 
 use super::report;
-use crate::campaign::{CampaignConfig, like, run, study, tuning};
+use crate::campaign::{CampaignConfig, cold, like, run, study, tuning};
 use crate::cli::Weigh;
 use crate::exit::Exit;
 use crate::study_plan::{self, StudyPlan};
@@ -22,6 +22,9 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
     let mut config = config(options, trace.as_ref())?;
     if let Some(trace) = &trace {
         like::announce(trace);
+    }
+    if options.resume.is_none() {
+        cold::choose_rows(&mut config.study, &config.plan_options, state)?;
     }
     if options.dry_run {
         return dry_run(config, options, trace.as_ref(), state, out);
@@ -59,6 +62,7 @@ fn dry_run(
     let mut whole = read_study(options, options.quick, trace)?.0;
     whole.add_runtime_controls();
     study::limit(&mut whole, options.rounds, None);
+    cold::choose_rows(&mut whole, &config.plan_options, state)?;
     // A study without a quick part is an error only for --quick.
     let quick = read_study(options, true, trace).ok().map(|(part, _)| part);
     StudyPlan::of(&mut config, &whole, quick.as_ref(), state)?.print(options.json, out)

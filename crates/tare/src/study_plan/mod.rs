@@ -275,11 +275,15 @@ fn no_time(rounds_min: u32, budget: std::time::Duration) -> String {
 
 /// Returns the views of a workload that are measured.
 fn measured(workload: &WorkloadSpec) -> String {
-    let mut views = vec!["at capacity".to_string()];
+    let mut views = Vec::new();
+    if !workload.rate_only {
+        views.push("at capacity".to_string());
+    }
     if let Some(rate) = workload.rate_per_s {
         views.push(format!("latency at {rate}/s"));
     } else if has_latency_phase(workload) {
-        views.push(format!("latency at {:.0} % of it", workload.latency_share * 100.0));
+        let share = workload.latency_share * 100.0;
+        views.push(format!("latency at {share:.0} % of the baseline's capacity"));
     }
     views.extend(workload.slo.map(|slo| format!("capacity with a {slo}")));
     views.join(", and ")

@@ -46,9 +46,11 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         in_flight: 16,
         load: crate::study::LoadSize::default(),
         latency_share: 0.5,
+        rate_only: false,
         slo: None,
         reads_from_disk: None,
         replicas: crate::study::Replicas::default(),
+        connection: crate::study::ClientConnection::default(),
         attached_rows: None,
         rate_per_s: None,
         options: Vec::new(),
@@ -82,6 +84,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
         hosts: Vec::new(),
+        access: None,
     }
 }
 

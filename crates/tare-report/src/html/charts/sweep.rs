@@ -110,22 +110,35 @@ impl<'a> Sweep<'a> {
         draw((id, &self.title(cost_title(metric))), &self.axis(), &height, &series, &band)
     }
 
-    /// p99 of the response time at the fixed rate, or of the service time in the closed loop.
-    pub(in crate::html) fn latency(&self, closed: bool, id: &str) -> Option<String> {
+    /// p99 of the service time in the closed loop.
+    pub(in crate::html) fn service_time(&self, id: &str) -> Option<String> {
         let series = self.series(&|finding| {
-            if closed {
-                let of = closed_loop_latency(self.record, &finding.workload, &finding.environment)?;
-                let p99 = super::as_f64(of.p99_ns);
-                return Some((p99, None, false, format!("p99 {}", nanoseconds(p99))));
-            }
-            let p99 = super::as_f64(finding.response.as_ref()?.p99_ns);
-            let interval = tails::percentile(finding, 99.0).and_then(|one| one.ns);
-            let text = interval.as_ref().map_or_else(|| nanoseconds(p99), tails::time);
-            Some((p99, interval.map(|i| (i.low, i.high)), false, format!("p99 {text}")))
+            let of = closed_loop_latency(self.record, &finding.workload, &finding.environment)?;
+            let p99 = super::as_f64(of.p99_ns);
+            Some((p99, None, false, format!("p99 {}", nanoseconds(p99))))
         });
+        self.times("p99", &series, id)
+    }
+
+    /// A percentile of the response time at the fixed rate.
+    pub(in crate::html) fn latency(&self, percent: f64, id: &str) -> Option<String> {
+        let name = tails::name(percent);
+        let series = self.series(&|finding| {
+            let interval = tails::percentile(finding, percent).and_then(|one| one.ns);
+            // The p99 is known from all operations where its interval is not.
+            let all = finding.response.as_ref().filter(|_| percent == 99.0);
+            let all = all.map(|response| super::as_f64(response.p99_ns));
+            let value = all.or(interval.as_ref().map(|one| one.value))?;
+            let text = interval.as_ref().map_or_else(|| nanoseconds(value), tails::time);
+            Some((value, interval.map(|i| (i.low, i.high)), false, format!("{name} {text}")))
+        });
+        self.times(&name, &series, id)
+    }
+
+    fn times(&self, name: &str, series: &[LineSeries<'_>], id: &str) -> Option<String> {
         let form = |ns: f64| short_time(ns);
         let height = Height { form: &form, zero: false, may_be_log: true, ends: None, width: None };
-        draw((id, &self.title("p99")), &self.axis(), &height, &series, &[])
+        draw((id, &self.title(name)), &self.axis(), &height, series, &[])
     }
 
     fn title(&self, what: &str) -> String {

@@ -55,12 +55,14 @@ pub(super) fn ends<'s>(
 pub(super) fn derive(study: &Study, plan: &Plan, specs: Vec<EnvironmentSpec>) -> Study {
     let at_capacity = |workload: &WorkloadSpec| WorkloadSpec {
         latency_share: 0.0,
+        rate_only: false,
         slo: None,
         reads_from_disk: None,
-        replicas: tare_lab::study::Replicas::default(),
         rate_per_s: None,
         ..workload.clone()
     };
+    // The others have the same closed loop as a workload before them.
+    let with_capacity = study.workloads.iter().filter(|workload| !workload.rate_only);
     Study {
         name: format!("{}-explained", study.name),
         title: format!(
@@ -68,7 +70,7 @@ pub(super) fn derive(study: &Study, plan: &Plan, specs: Vec<EnvironmentSpec>) ->
             plan.to, plan.from
         ),
         baseline: plan.from.clone(),
-        workloads: study.workloads.iter().map(at_capacity).collect(),
+        workloads: with_capacity.map(at_capacity).collect(),
         published: Vec::new(),
         environments: specs,
         ..study.clone()

@@ -16,7 +16,7 @@ use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
 use super::report;
-use crate::campaign::{CampaignConfig, attached, cpu_plan, derived, run, space, study};
+use crate::campaign::{CampaignConfig, attached, cold, cpu_plan, derived, run, space, study};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
 use crate::study_plan::{StudyPlan, check_writes};
@@ -83,8 +83,9 @@ fn plan_over(record: &Record, arguments: &Explain) -> anyhow::Result<Plan> {
 /// Weighs the environments between the two compared ones, and explains the cost.
 fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(live::restore)?;
-    let (study, original) = study::read(&arguments.what, arguments.quick)?;
+    let (mut study, original) = study::read(&arguments.what, arguments.quick)?;
     attached::refuse(&study, "tare explain")?;
+    cold::choose_rows(&mut study, &tare_tune::plan::Options::default(), state)?;
     let seed = study::seed(arguments.seed, &study);
     inside::check(&arguments.inside, arguments.show.page)?;
     let guest = inside::current_guest(&arguments.inside);

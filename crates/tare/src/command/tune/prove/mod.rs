@@ -18,7 +18,7 @@ use tare_tune::{LiveHost, Outcome, Purpose, Tuning};
 
 use crate::campaign::loaders::ConnectedLoaders;
 use crate::campaign::tuning::StudyTuning;
-use crate::campaign::{CampaignConfig, attached, cpu_plan, run, study};
+use crate::campaign::{CampaignConfig, attached, cold, cpu_plan, run, study};
 use crate::cli::TuneProve;
 use crate::command::report;
 use crate::exit::{Exit, ExitWith};
@@ -34,12 +34,13 @@ pub(crate) fn run(
     }
     let stop = signals::stop_flag_with(live::restore)?;
     let asked = &arguments.loaders.loaders;
-    let (study, original) = study::read_with(&arguments.study, false, asked)?;
+    let (mut study, original) = study::read_with(&arguments.study, false, asked)?;
     attached::refuse(&study, "tare tune prove")?;
     let seed = study::seed(arguments.seed, &study);
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
     let options = Options::from(&arguments.plan);
+    cold::choose_rows(&mut study, &options, state)?;
     let loaders = ConnectedLoaders::connect(&study, state)?;
     let mut tuning = StudyTuning::prepare(state, &options, &study, loaders.as_ref())?;
     let names = tuning.choice.names(arguments.each_knob);
