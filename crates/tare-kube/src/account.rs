@@ -1,5 +1,5 @@
-//! An account of a cluster for a program that runs on one of its nodes: what its study takes, and no
-//! more.
+//! An account of a cluster for a program that runs on one of its nodes: what its study takes, and
+//! no more.
 //!
 //! Role and binding belong to the cluster, so they go with `Cluster::delete_namespace`, which has
 //! their name. They also name the namespace as their owner, so that the cluster collects them if

@@ -61,7 +61,7 @@ impl FoundPod {
 }
 
 impl Cluster {
-    /// Finds a pod that runs, and one of its containers. Without a name the pod must have one alone.
+    /// Finds a pod that runs, and one of its containers. Without a name the pod must have only one.
     ///
     /// # Errors
     /// Says what is not there or not ready, and what to do.
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// Returns why the container of a pod is no longer the one that was found, as the clause of a
-    /// sentence; `None` if the API does not say so.
+    /// sentence; `None` if the API does not report that.
     ///
     /// # Errors
     /// If the API server does not answer.

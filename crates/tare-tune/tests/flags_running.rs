@@ -1,5 +1,5 @@
-//! Containers as Docker 20.10 and Podman 4.3 describe them: the rebuilt command, what changes in it,
-//! and that no secret is printed.
+//! Containers as Docker 20.10 and Podman 4.3 describe them: the rebuilt command, what changes in
+//! it, and that no secret is printed.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -250,7 +250,8 @@ fn attached_pods_are_weighed_side_by_side() {
     case.assert_clean();
 }
 
-/// Starts a long study and waits for its third round, when every environment has been loaded. Returns what it prints after that.
+/// Starts a long study and waits for its third round, when every environment has been loaded.
+/// Returns what it prints after that.
 fn start_long(case: &Case, text: &str) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut command = case.weigh(text, &["-o", "long.tare"]);
     command.stdout(Stdio::null()).stderr(Stdio::piped());

@@ -29,6 +29,7 @@ use super::contract::{Argument, Runtime};
 use crate::layer::Layers;
 use crate::run_context::RunContext;
 
+mod place;
 mod pod;
 mod read_back;
 mod socket;

@@ -2,7 +2,7 @@
 //! pods is enough, and the processes are found on this host by the id of the container.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tare_lab::attach::{Attach, AttachTarget};
 use tare_lab::environment::EnvironmentSpec;
 
 use super::AttachedError;
-use super::target::group_of_container;
+use super::place::group_of_container;
 use crate::runtime::kubernetes;
 
 /// How long the API may need to say why a container has ended.
@@ -165,31 +165,9 @@ impl AttachedPod {
     }
 }
 
-/// Returns the path of a container's cgroup: the part of the path of a process up to the id of the
-/// container.
-pub(super) fn up_to_id(path: &Path, id: &str) -> Option<PathBuf> {
-    let has_id = |path: &&Path| {
-        path.file_name().is_some_and(|name| !id.is_empty() && name.to_string_lossy().contains(id))
-    };
-    path.ancestors().filter(has_id).last().map(Path::to_path_buf)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cgroup_of_a_container_ends_with_its_id() {
-        let check = |path: &str, expect: Option<&str>| {
-            assert_eq!(up_to_id(Path::new(path), "0a1b").as_deref(), expect.map(Path::new));
-        };
-        check("/kubepods/burstable/podu/0a1b", Some("/kubepods/burstable/podu/0a1b"));
-        check(
-            "/kubepods.slice/cri-containerd-0a1b.scope/init",
-            Some("/kubepods.slice/cri-containerd-0a1b.scope"),
-        );
-        check("/kubepods/podu/0c", None);
-    }
 
     #[test]
     fn port_is_that_of_the_study_or_the_only_one() {

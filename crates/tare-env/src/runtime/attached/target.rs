@@ -7,11 +7,9 @@ use tare_host::cgroup::{self, Cgroup, Layout};
 use tare_host::{error_line, process};
 use tare_lab::attach::AttachTarget;
 
-use super::pod::{AttachedPod, up_to_id};
+use super::place::{below, cgroup_of, folders_of, group_of_container, roots};
+use super::pod::AttachedPod;
 use crate::runtime::docker;
-
-/// The hierarchies of cgroup v1 in which a cgroup is looked for, the best first.
-const CONTROLLERS: [&str; 4] = ["cpu", "memory", "cpuset", "name=systemd"];
 
 /// A system that was found.
 #[derive(Debug)]
@@ -166,47 +164,6 @@ impl Target {
         let root = PathBuf::from(format!("/proc/{}/root", self.pid));
         root.join(inside.strip_prefix("/").unwrap_or(inside))
     }
-}
-
-/// Returns the cgroup of a process: the root of the best hierarchy, and the path below it.
-fn cgroup_of(cgroups: &Layout, pid: u32) -> Option<(PathBuf, PathBuf)> {
-    let found = cgroups.of_process(Path::new("/proc"), &pid.to_string()).ok()?;
-    let rank = |root: &PathBuf| roots(cgroups).iter().position(|one| one == root);
-    let known = found.into_iter().filter_map(|(root, path)| Some((rank(&root)?, root, path)));
-    // A process may be in the root of a better one.
-    let best = known.min_by_key(|(rank, _, path)| (path == "/", *rank));
-    best.map(|(_, root, path)| (root, path.into()))
-}
-
-/// Returns the cgroup of a container by a process in it: the root of the best hierarchy, and the
-/// path below it.
-pub(super) fn group_of_container(
-    cgroups: &Layout,
-    pid: u32,
-    id: &str,
-) -> Option<(PathBuf, PathBuf)> {
-    let (root, path) = cgroup_of(cgroups, pid)?;
-    Some((root, up_to_id(&path, id)?))
-}
-
-/// Returns the roots of the hierarchies, the best first.
-fn roots(cgroups: &Layout) -> Vec<PathBuf> {
-    let mut roots: Vec<PathBuf> = cgroups.unified().map(Path::to_path_buf).into_iter().collect();
-    roots.extend(CONTROLLERS.iter().filter_map(|name| cgroups.root_of(name)));
-    roots
-}
-
-/// Returns where a cgroup may be: the path as it is, or without the root of a hierarchy.
-fn folders_of(cgroups: &Layout, path: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let roots = roots(cgroups);
-    let own = roots.iter().find_map(|root| path.strip_prefix(root).ok());
-    let path = Path::new("/").join(own.unwrap_or(path));
-    let place = |root: PathBuf| below(&root, &path).is_dir().then(|| (root, path.clone()));
-    roots.into_iter().filter_map(place).collect()
-}
-
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Finds the directories of this name below `folder`.

@@ -32,7 +32,7 @@ const MEMORY_BYTES: u64 = 1 << 30;
 /// The variable with the pod's own address.
 const OWN_ADDRESS: &str = "TARE_POD_ADDRESS";
 
-/// Stands for that address in arguments. No pod has it: 192.0.2.0/24 is for documentation (RFC
+/// Represents that address in arguments. No pod has it: 192.0.2.0/24 is for documentation (RFC
 /// 5737), and 255 its broadcast address.
 const UNKNOWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 255);
 
@@ -221,7 +221,7 @@ impl Pod {
         })
     }
 
-    /// Returns the addresses in the arguments of the system, and that among them which stands for
+    /// Returns the addresses in the arguments of the system, and that among them which represents
     /// the pod's own, which nobody knows before the pod is there.
     fn addresses(&self, listen: SocketAddrV4) -> (SystemAddresses, Option<Ipv4Addr>) {
         let slot = self.context.slot();

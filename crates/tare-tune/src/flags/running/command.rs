@@ -667,7 +667,7 @@ pub(super) fn profile(option: &str) -> Option<Value> {
     serde_json::from_str(text).ok().filter(Value::is_object)
 }
 
-/// Returns the name of a limit as the option takes it: `nofile`, which Podman calls `RLIMIT_NOFILE`.
+/// Returns the name of a limit as the option takes it: `nofile`, for Podman's `RLIMIT_NOFILE`.
 pub(super) fn limit_name(name: &str) -> String {
     name.trim_start_matches("RLIMIT_").to_ascii_lowercase()
 }

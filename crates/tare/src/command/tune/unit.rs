@@ -1,4 +1,4 @@
-//! Reads the files of a unit of systemd, as `systemctl cat` shows them; systemd itself need not run.
+//! Reads the files of a unit of systemd, as `systemctl cat` shows them. Systemd need not run.
 //!
 //! Source: man 5 systemd.unit, "Unit File Load Path": of two files of the same name, that in the
 //! earlier directory counts; drop-ins are read in the order of their names.
