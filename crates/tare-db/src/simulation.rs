@@ -21,6 +21,7 @@ use tare_store::{Limits, Store, TableOptions};
 use crate::net::auth::{self, AuthError, Users};
 use crate::net::balancer::ConnectionBalancer;
 use crate::net::reactor::{Engine, Event, ReactorError, Simulated, Wait};
+use crate::net::tls::TlsAccess;
 use crate::node::clock::Clock;
 use crate::node::config::Durability;
 use crate::node::directory::ShardFiles;
@@ -150,7 +151,7 @@ impl NodeStart {
             node: NodeIdentity { address, host_id: [7; 16] },
             balancer: ConnectionBalancer::new(shards, None),
             logins: users.is_some().then_some(queue),
-            tls: settings.tls.clone(),
+            tls: settings.tls.clone().map(|config| TlsAccess { config, is_optional: false }),
             // A shard's loop reads it for as long as its thread may live.
             stop: Box::leak(Box::new(AtomicBool::new(false))),
             resident: Resident::default(),

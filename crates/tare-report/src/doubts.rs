@@ -270,6 +270,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
         }
         Doubt::FewRounds { rounds: blocks } => Some(-f64::from(*blocks)),
         Doubt::EmptySlices { slices, of } => Some(f64::from(*slices) / f64::from((*of).max(1))),
+        Doubt::SentLate { late_share, .. } => Some(*late_share),
         Doubt::StillWarming { percent, .. } => Some(*percent),
         _ => None,
     }

@@ -1,5 +1,5 @@
-//! The TLS certificate of the systems that a run starts: self-signed, made for the run, and gone with
-//! it. Clients trust it alone.
+//! The TLS certificate of the systems that a run starts: self-signed, made for the run, and gone
+//! with it. Clients trust it alone.
 
 use std::fmt;
 

@@ -238,8 +238,8 @@ impl Campaign<'_, '_> {
         self.count_failure(index, failure.as_deref(), failures_max)
     }
 
-    /// Drops what the page cache has of the data of a system, for a workload whose reads are to come
-    /// from disk. Returns a doubt if that failed. The pages of attached systems stay.
+    /// Drops what the page cache has of the data of a system, for a workload whose reads are to
+    /// come from disk. Returns a doubt if that failed. The pages of attached systems stay.
     fn drop_cached_pages(&mut self, index: usize, workload: usize) -> Option<Doubt> {
         let is_cold = self.workloads[workload].reads_from_disk.is_some_and(|share| share > 0.0);
         let member = &self.members[index];

@@ -46,7 +46,8 @@ pub use climb::CLIMB_BUDGET_SHARE;
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{
-    Clock, EnvironmentFactory, Goal, Memory, Parts, SystemClock, SystemHosts, SystemOptions,
+    Clock, DropCachedPages, EnvironmentFactory, Goal, Memory, Parts, SystemClock, SystemHosts,
+    SystemOptions,
 };
 pub use rounds::SLICE_EXTRA_GUESS;
 pub use shares::{instance_cpus, system_cpus};

@@ -128,6 +128,9 @@ impl<'p> Parts<'p> {
     }
 }
 
+/// Drops what the page cache has of a directory.
+pub type DropCachedPages<'p> = dyn FnMut(&Path) -> Result<(), PartError> + 'p;
+
 /// Everything that a campaign needs from its caller.
 #[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
 pub struct Parts<'p> {
@@ -154,7 +157,7 @@ pub struct Parts<'p> {
     /// Called at both edges before the CPU accounts are read, to bring them up to date.
     pub refresh_accounts: Box<dyn FnMut() + 'p>,
     /// Drops what the page cache has of a system's data directory.
-    pub drop_cached_pages: Box<dyn FnMut(&Path) -> Result<(), PartError> + 'p>,
+    pub drop_cached_pages: Box<DropCachedPages<'p>>,
     /// Whether that works. Otherwise the accounts of running threads are up to one scheduler tick
     /// old, which is too much for short slices.
     pub accounts_are_exact: bool,

@@ -62,7 +62,6 @@ impl Default for ClientConnection {
 
 impl ClientConnection {
     /// Returns whether it has neither TLS nor options.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }

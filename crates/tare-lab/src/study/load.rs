@@ -19,8 +19,8 @@ pub struct LoadSize {
     /// The same for `connections`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub connections_per_cpu: bool,
-    /// The study does not name `rows`: they follow from the share of reads from disk. Until they are
-    /// chosen, their value is the default.
+    /// The study does not name `rows`: they follow from the share of reads from disk. Until they
+    /// are chosen, their value is the default.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rows_from_disk_share: bool,
     /// `load = "saturate"`: the campaign finds `in_flight` before the rounds.

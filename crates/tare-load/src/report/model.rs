@@ -11,9 +11,6 @@ use tare_stats::steady::Steadiness;
 /// is added.
 pub const JSON_VERSION: u32 = 1;
 
-/// An operation counts as late if it was sent this much later than intended, in ns.
-pub const LATE_NS: u64 = 1_000_000;
-
 /// The report on a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::report::LATE_NS;
 use crate::report::histogram::{self, Histogram};
+
+/// An operation counts as late if it was sent this much later than intended, in ns.
+pub const LATE_NS: u64 = 1_000_000;
 
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -302,7 +302,7 @@ impl DropIn {
         if old.iter().filter(|line| is_key(line)).map(|line| line.trim()).eq(lines.iter()) {
             return false;
         }
-        let first = old.iter().position(|line| is_key(&line));
+        let first = old.iter().position(is_key);
         let section = old.iter().position(|line| line.trim() == "[Service]");
         let kept = |part: &[&str]| {
             part.iter()

@@ -1,8 +1,8 @@
 //! Chooses the rows of workloads whose reads are to come from disk.
 //!
 //! Method: with uniform keys, the share of reads from memory is that of the rows in memory. So the
-//! rows are as many as make this share of what the system keeps the one that the study asks for. The
-//! slices show the share that it was, and a wrong one is a doubt.
+//! rows are as many as make this share of what the system keeps the one that the study asks for.
+//! The slices show the share that it was, and a wrong one is a doubt.
 
 use std::path::Path;
 
@@ -21,8 +21,8 @@ const MEMORY_PER_CPU: (&str, &str) = ("memory_per_cpu", "32M");
 /// With more reads from disk than this, the rows would not fit anywhere.
 const SHARE_MAX: f64 = 0.99;
 
-/// Chooses the rows, and the memory of the system, that a study leaves to Tare. A second call changes
-/// nothing.
+/// Chooses the rows, and the memory of the system, that a study leaves to Tare. A second call
+/// changes nothing.
 ///
 /// # Errors
 /// If Tare does not know how many rows the system keeps in memory, or keys are not uniform.

@@ -1,4 +1,4 @@
-//! How clients connect to the systems of a study: whether the systems can, and what both sides need.
+//! How clients connect to the systems of a study: whether the systems can, and what both need.
 
 use std::sync::Arc;
 

@@ -78,9 +78,11 @@ fn workload(study: &Study, trace: &Trace) -> WorkloadSpec {
         load: LoadSize::default(),
         latency_share: 0.0,
         rate_per_s: Some(trace.rate_per_s.clamp(1.0, 1e9).round()),
+        rate_only: false,
         slo: None,
         reads_from_disk: None,
         replicas: Replicas::default(),
+        connection: ClientConnection::default(),
         attached_rows: None,
         options: Vec::new(),
     }

@@ -118,12 +118,11 @@ pub(crate) fn measure_on_host(
     let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
     let factory = open_factory(config, state, &plan, reach, tuning)?;
     let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
-    // Other hosts are reached from this host's network, not from the client's link to it.
-    // So are attached systems.
+    // Other hosts and attached systems are reached from this host's network, not over a link to it.
     let is_linked = cluster.is_none() && study.attached().next().is_none();
     let namespace = is_linked.then(|| factory.client_namespace());
-    let namespace_of_route = namespace.map(Into::into);
-    let route = ClientRoute { namespace: namespace_of_route, access: access.clone(), certificate };
+    let route =
+        ClientRoute { namespace: namespace.map(Into::into), access: access.clone(), certificate };
     let system =
         info.make_for(study, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let with_options = fit::systems_with_options(study, info, &route)?;
@@ -158,12 +157,10 @@ pub(crate) fn measure_on_host(
     host.push(account_resolution(refreshed));
     let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
     let mut study = config.sized(sizing.as_ref().unwrap_or(&plan), of_baseline, &driver.loaders());
-    let environments = study.environments.clone();
+    let as_written = study.environments.clone();
     place_pods(&mut study.environments).exit_with(Exit::Host)?;
     let rows = RowsOfRun::place(&mut study, &info.speaks(&config.study.system), &access, state)?;
-    // A pod that starts again has another address, so that the record keeps what the study says.
-    let recorded = Study { environments, ..study.clone() };
-    let writer = config.writer(&recorded, &plan, host, &clock)?;
+    let writer = config.writer(&with_environments(&study, as_written), &plan, host, &clock)?;
     let available = space::memory_available_bytes().filter(|_| cluster.is_none());
     let memory = available.map(|available| config.memory(available, &plan));
     let left_out = match &cluster {
@@ -206,6 +203,12 @@ pub(crate) fn measure_on_host(
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
     Ok((ending, rows.remove().into_iter().chain(factory.close()).collect()))
+}
+
+/// Returns the study for the record, with the environments as the study file has them: a pod that
+/// starts again has another address.
+fn with_environments(study: &Study, environments: Vec<EnvironmentSpec>) -> Study {
+    Study { environments, ..study.clone() }
 }
 
 /// Returns the rounds after those of the study, and adds the doubts about what they cannot sample.

@@ -147,8 +147,8 @@ impl Budget {
     }
 }
 
-/// Returns how many bytes of rows a server of these shards keeps in memory: the cache of blocks, and
-/// half of the memtables, which are between empty and full.
+/// Returns how many bytes of rows a server of these shards keeps in memory: the cache of blocks,
+/// and half of the memtables, which are between empty and full.
 pub fn row_bytes_in_memory(memory_bytes: u64, shards: usize) -> u64 {
     let budget = Budget::new(memory_bytes, shards.max(1), None);
     (budget.cache_bytes + budget.memtable_bytes / 2) as u64 * shards.max(1) as u64
