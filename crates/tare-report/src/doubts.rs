@@ -270,6 +270,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
         }
         Doubt::FewRounds { rounds: blocks } => Some(-f64::from(*blocks)),
         Doubt::EmptySlices { slices, of } => Some(f64::from(*slices) / f64::from((*of).max(1))),
+        Doubt::SentLate { late_share, .. } => Some(*late_share),
         Doubt::StillWarming { percent, .. } => Some(*percent),
         _ => None,
     }
@@ -375,7 +376,7 @@ fn brief_text(doubt: &Doubt) -> String {
 }
 
 fn warming_text(percent: f64, warm_up_s: Option<f64>) -> String {
-    let after = warm_up_s.map(|s| format!(", after a warm_up of {} s", significant(s, 3)));
+    let after = warm_up_s.map(|s| format!(", after a warm_up of {} s", significant(s, 2)));
     format!("throughput rose by {percent:.0} % during the rounds{}", after.unwrap_or_default())
 }
 

@@ -114,6 +114,9 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
     if !instances.is_empty() {
         value["instances"] = json!(instances);
     }
+    if let Some(access) = &record.study.access {
+        value["study"]["access"] = json!(access);
+    }
     if !record.loaders.is_empty() {
         value["study"]["loaders"] = json!(record.study.loaders);
         value["loaders"] = json!(crate::loaders::summaries(record));

@@ -102,7 +102,7 @@ fn redis_listens_for_tls_alone() {
     let output = weigh(bed.path(), &started("redis", with), &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let slices = json(&stdout(&output))["slices"].as_array().unwrap().len();
-    assert_eq!(slices, 9, "three rounds of two environments and the control");
+    assert_eq!(slices, 12, "three rounds of two environments, the control and that of the runtime");
     let refused = |system: &str, workloads: &str, expect: &str| {
         let output = weigh(bed.path(), &started(system, workloads), &["-o", "refused.tare"]);
         let said = stderr(&output);
