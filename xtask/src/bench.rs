@@ -25,7 +25,7 @@ struct Part {
 }
 
 /// All parts.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part {
         name: "small-requests",
         bench: "against_others",
@@ -63,6 +63,14 @@ const PARTS: [Part; 8] = [
         words: &["inserts"],
         title: "Inserts over time",
         about: "Throughput while tables are flushed and compacted, and bytes written to disk for each byte of rows.",
+    },
+    Part {
+        name: "sustained",
+        bench: "database",
+        words: &["sustained"],
+        title: "Half an hour of inserts",
+        about: "Inserts at 80 % of capacity for 30 minutes: throughput, latency from when an operation was due, and bytes \
+                written to disk for each byte of rows, minute by minute.",
     },
     Part {
         name: "start",

@@ -12,6 +12,7 @@
 //! | `shard` | the event loop of a core, its sessions and statements, messages between shards |
 //! | `server` | start and stop, access control |
 //! | `inspect` | checks and prints the files of a stopped server |
+//! | `simulation` | runs shards on a simulated machine; only with the feature of this name |
 //!
 //! A folder uses those above it, never those below it.
 #![deny(unsafe_code)]
@@ -22,6 +23,8 @@ mod node;
 mod query;
 mod server;
 mod shard;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 
 pub use net::auth::{self, AuthError};
 pub use net::reactor::{ReactorError, UringError};

@@ -4,7 +4,7 @@
 //! a port of its own.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
@@ -56,6 +56,8 @@ struct Shared {
     subnet: OnceLock<Ipv4Addr>,
     /// What publishes the instances at an address of the host.
     host_rules: OnceLock<Arc<Mutex<HostRules>>>,
+    /// The addresses of the pods that have started, in the order of the slots.
+    pods: Mutex<Vec<Ipv4Addr>>,
 }
 
 impl InstanceSlot {
@@ -118,6 +120,18 @@ impl InstanceSlot {
         match self.count {
             1 => new(),
             _ => Arc::clone(self.shared.host_rules.get_or_init(new)),
+        }
+    }
+
+    /// Returns the addresses of the pods that have started before this one.
+    pub(crate) fn pods(&self) -> Vec<Ipv4Addr> {
+        self.shared.pods.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells the instances that start later the address of this one's pod.
+    pub(crate) fn add_pod(&self, address: Ipv4Addr) {
+        if self.count > 1 {
+            self.shared.pods.lock().unwrap_or_else(PoisonError::into_inner).push(address);
         }
     }
 

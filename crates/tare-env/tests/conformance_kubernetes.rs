@@ -34,11 +34,20 @@ fn inside() {
     let Some(address) = words.iter().find_map(|word| word.strip_prefix("serve=")) else { return };
     let data = words.iter().find_map(|word| word.strip_prefix("data=")).unwrap();
     std::fs::write(format!("{data}/here"), std::fs::read("/proc/self/status").unwrap()).unwrap();
+    if let Some(node) = words.iter().find_map(|word| word.strip_prefix("node=")) {
+        let others = TcpListener::bind(node).unwrap();
+        std::thread::spawn(move || others.incoming().flatten().for_each(drop));
+    }
+    let seeds = words.iter().find_map(|word| word.strip_prefix("seeds=")).unwrap_or_default();
+    let seeds = seeds.to_string();
     for stream in TcpListener::bind(address).unwrap().incoming() {
         let Ok(mut stream) = stream else { continue };
+        let seeds = seeds.clone();
         std::thread::spawn(move || {
             let reader = BufReader::new(stream.try_clone().unwrap());
             for line in reader.lines().map_while(Result::ok) {
+                // Every instance in turn answers which seeds it reaches.
+                let line = if line == "seeds" { reached(&seeds) } else { line };
                 let begin = Instant::now();
                 while begin.elapsed() < Duration::from_millis(5) {}
                 if writeln!(stream, "{line}").is_err() {
@@ -47,6 +56,13 @@ fn inside() {
             }
         });
     }
+}
+
+/// Returns the seeds that answer at their port for the other instances.
+fn reached(seeds: &str) -> String {
+    let (addresses, port) = seeds.split_once(':').unwrap();
+    let answers = |address: &&str| TcpStream::connect(format!("{address}:{port}")).is_ok();
+    addresses.split(',').filter(answers).collect::<Vec<_>>().join(",")
 }
 
 fn launch() -> Launch {
@@ -108,10 +124,18 @@ fn spec(network: &str, cpu: &str, security: &str, storage: &str) -> EnvironmentS
 
 /// Sends one line to the system from the client's namespace and returns the answer.
 fn echo(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<String> {
+    ask(factory, address, "hello")
+}
+
+fn ask(
+    factory: &EnvironmentFactory,
+    address: SocketAddr,
+    question: &str,
+) -> std::io::Result<String> {
     let once = || {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        writeln!(&stream, "hello")?;
+        writeln!(&stream, "{question}")?;
         let mut line = String::new();
         match BufReader::new(&stream).read_line(&mut line)? {
             0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
@@ -205,6 +229,9 @@ fn pods_conform() {
     idle.name = "idle sidecar".into();
     idle.sidecar = Sidecar::Idle;
     conforms(&scratch.factory, &idle);
+    idle.name = "idle sidecar of a Guaranteed pod".into();
+    idle.cpu = "quota=0.5".parse().unwrap();
+    conforms(&scratch.factory, &idle);
     // Without AppArmor both are refused (`refusals_are_one_line`).
     for apparmor in [Apparmor::Default, Apparmor::Runtime].into_iter().filter(|_| has_apparmor()) {
         let mut profiled = spec("bridge", "shared", "default", "directory");
@@ -212,6 +239,56 @@ fn pods_conform() {
         profiled.confinement.apparmor = apparmor;
         conforms(&scratch.factory, &profiled);
     }
+}
+
+/// Three pods find each other, and are measured, frozen and removed together.
+#[test]
+fn instances_are_pods_that_find_each_other() {
+    let test = "instances_are_pods_that_find_each_other";
+    let Some(_alone) = alone_on_node(test) else { return };
+    let scratch = Scratch::open("kubernetes-instances");
+    let factory = &scratch.factory;
+    let mut launch = launch();
+    let more = ["node={node}:{node_port}", "seeds={seeds}:{node_port}"];
+    launch.arguments.extend(more.map(str::to_owned));
+    for network in ["bridge", "host"] {
+        let mut spec = spec(network, "quota=0.6", "none", "directory");
+        spec.limits.memory_bytes = Some(384 << 20);
+        let mut environment = factory.environment_of(&spec, 3).unwrap();
+        let endpoints = environment.start_all(&vec![launch.clone(); 3]).unwrap();
+        let addresses: Vec<String> =
+            endpoints.iter().map(|one| one.address.ip().to_string()).collect();
+        let own = |address: &String| addresses.iter().filter(|one| *one == address).count() == 1;
+        assert!(addresses.len() == 3 && addresses.iter().all(own), "{network}: {endpoints:?}");
+        for (number, endpoint) in endpoints.iter().enumerate() {
+            let answer = ask(factory, endpoint.address, "seeds").unwrap();
+            // In the node's network the addresses for each other are known before the start.
+            let seeds = if network == "host" { 3 } else { number + 1 };
+            let found: Vec<&str> = answer.trim_end().split(',').collect();
+            assert_eq!(found.len(), seeds, "{network}: {answer}");
+            let same = found.iter().zip(&addresses).all(|(found, address)| found == address);
+            assert!(network == "host" || same, "{network}: {answer}");
+        }
+        for state in environment.read_back().unwrap() {
+            assert!(state.in_force, "{network}: {state:?}");
+        }
+        let usage = environment.usage().unwrap();
+        assert_eq!(usage.instance_cpu_ns.len(), 3, "{network}: {usage:?}");
+        environment.freeze().unwrap();
+        let frozen = environment.usage().unwrap().system_cpu_ns;
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(environment.usage().unwrap().system_cpu_ns, frozen, "{network}");
+        environment.stop().unwrap();
+    }
+    let refused = |change: &dyn Fn(&mut EnvironmentSpec), expect: &str| {
+        let mut spec = spec("bridge", "shared", "none", "directory");
+        change(&mut spec);
+        let mut environment = factory.environment_of(&spec, 2).unwrap();
+        let line = environment.start_all(&vec![launch.clone(); 2]).unwrap_err().to_string();
+        assert!(line.contains(expect), "{line}");
+    };
+    refused(&|spec| spec.network = "service".parse().unwrap(), "write bridge or host");
+    refused(&|spec| spec.sidecar = Sidecar::Proxy, "write idle or none");
 }
 
 fn has_apparmor() -> bool {
@@ -275,13 +352,6 @@ fn refusals_are_one_line() {
     check(|spec| spec.confinement.node = Some(0), "the kubelet's memory manager decides");
     // The cluster of the tests has the distribution's containerd 1.6.
     check(|spec| spec.confinement.user = User::Namespace, "has no user namespaces for pods");
-    check(
-        |spec| {
-            spec.sidecar = Sidecar::Idle;
-            spec.cpu = "quota=0.5".parse().unwrap();
-        },
-        "the pod is Guaranteed",
-    );
     if !has_apparmor() {
         check(|spec| spec.confinement.apparmor = Apparmor::Default, "needs AppArmor");
         check(|spec| spec.confinement.apparmor = Apparmor::Runtime, "needs AppArmor");

@@ -1,5 +1,5 @@
-//! An account of a cluster for a program that runs on one of its nodes: what pods as environments
-//! take, and no more.
+//! An account of a cluster for a program that runs on one of its nodes: what its study takes, and
+//! no more.
 //!
 //! Role and binding belong to the cluster, so they go with `Cluster::delete_namespace`, which has
 //! their name. They also name the namespace as their owner, so that the cluster collects them if
@@ -29,10 +29,22 @@ pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
 
+/// What an account is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountUse {
+    /// Environments that are pods.
+    MakePods,
+    /// Pods of the user that are only read.
+    ReadPods,
+}
+
 /// Returns the rules of the account's role. The last three are for volumes of storage classes.
-pub(crate) fn rules() -> [Value; 6] {
+pub(crate) fn rules(account_use: AccountUse) -> Vec<Value> {
+    if account_use == AccountUse::ReadPods {
+        return vec![rule("", &["pods"], &["get"])];
+    }
     let made = ["namespaces", "pods", "services", "persistentvolumeclaims"];
-    [
+    vec![
         rule("", &["nodes"], &["get", "list"]),
         rule("", &["nodes/proxy", "pods/log"], &["get"]),
         rule("", &made, &["create", "get", "list", "delete"]),
@@ -43,7 +55,12 @@ pub(crate) fn rules() -> [Value; 6] {
 }
 
 /// Returns role and binding as they are written in manifests. Their name is that of the namespace.
-pub(crate) fn manifests(namespace: &str, run: &str, uid: &str) -> [Value; 3] {
+pub(crate) fn manifests(
+    namespace: &str,
+    run: &str,
+    uid: &str,
+    account_use: AccountUse,
+) -> [Value; 3] {
     let labels = json!({ RUN_LABEL: run });
     let owner = json!({ "apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid });
     let metadata = json!({ "name": namespace, "labels": labels, "ownerReferences": [owner] });
@@ -59,7 +76,7 @@ pub(crate) fn manifests(namespace: &str, run: &str, uid: &str) -> [Value; 3] {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": metadata,
-            "rules": rules(),
+            "rules": rules(account_use),
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -82,11 +99,12 @@ impl Cluster {
         access: &Access,
         namespace: &str,
         run: &str,
+        account_use: AccountUse,
     ) -> Result<String, KubeError> {
         let what = format!("create an account in the namespace {namespace}");
         let all: Api<Namespace> = Api::all(self.client.clone());
         let uid = self.call(&what, all.get(namespace))?.metadata.uid.unwrap_or_default();
-        let [account, role, binding] = manifests(namespace, run, &uid);
+        let [account, role, binding] = manifests(namespace, run, &uid, account_use);
         let account: ServiceAccount = self.typed(&what, account)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         self.call(&what, async { accounts.create(&PostParams::default(), &account).await })?;

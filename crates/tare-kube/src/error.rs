@@ -53,6 +53,20 @@ pub enum KubeError {
     NoClass { name: String, known: String },
     #[error("the claim {claim} has no volume: {why}; {pod}")]
     Unbound { claim: String, why: String, pod: String },
+    #[error(
+        "there is no pod {name} in the namespace {namespace}; kubectl get pods --namespace {namespace} lists \
+         those that are there"
+    )]
+    NoPod { namespace: String, name: String },
+    #[error("the pod {pod} has no container {container}; its containers are {known}")]
+    NoContainer { pod: String, container: String, known: String },
+    #[error(
+        "the pod {pod} has several containers, {known}; write that of the system beside pod: container = \
+         \"NAME\""
+    )]
+    SeveralContainers { pod: String, known: String },
+    #[error("the pod {pod} is not ready: {why}; attach to it when kubectl get pod says that it is")]
+    NotReady { pod: String, why: String },
     #[error("the pod {name} cannot start on node {node}: {why}; {remedy}")]
     Pod { name: String, node: String, why: String, remedy: String },
 }

@@ -5,21 +5,30 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::access::Access;
-use crate::account::{self, rule};
+use crate::account::{self, AccountUse, rule};
 use crate::cluster::{Cluster, namespace_manifest};
 use crate::error::KubeError;
 use crate::node_pod::{self, NodePod};
 
 /// Returns the rights that a user needs for such a pod, as they are written in a manifest: those of
 /// an account, which only a user who has them may give, and what makes both.
-fn rights() -> Value {
+fn rights(account_use: AccountUse) -> Value {
     let roles = ["clusterroles", "clusterrolebindings"];
+    let made = ["namespaces", "pods"];
+    let pod = match account_use {
+        // The account has them.
+        AccountUse::MakePods => Vec::new(),
+        AccountUse::ReadPods => vec![
+            rule("", &["nodes"], &["list"]),
+            rule("", &made, &["create", "get", "list", "delete"]),
+        ],
+    };
     let own = [
         rule("", &["pods/exec"], &["create", "get"]),
         rule("", &["serviceaccounts", "serviceaccounts/token"], &["create"]),
         rule("rbac.authorization.k8s.io", &roles, &["create", "get", "delete"]),
     ];
-    let rules: Vec<Value> = account::rules().into_iter().chain(own).collect();
+    let rules: Vec<Value> = account::rules(account_use).into_iter().chain(pod).chain(own).collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -56,12 +65,16 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Self::node`].
-    pub fn node_pod_manifests(&self, node: &str) -> Result<Vec<Value>, KubeError> {
+    pub fn node_pod_manifests(
+        &self,
+        node: &str,
+        account_use: AccountUse,
+    ) -> Result<Vec<Value>, KubeError> {
         let node = self.node(node)?;
         let namespace = namespace_manifest("tare-RUN-n0", "RUN");
         let pod = node_pod::manifest("tare-RUN-n0", "RUN", &node);
-        let account = account::manifests("tare-RUN-n0", "RUN", "");
-        Ok([rights(), namespace, pod].into_iter().chain(account).collect())
+        let account = account::manifests("tare-RUN-n0", "RUN", "", account_use);
+        Ok([rights(account_use), namespace, pod].into_iter().chain(account).collect())
     }
 }
 

@@ -33,6 +33,9 @@ pub struct NewPod<'a> {
     pub command: Vec<String>,
     /// Environment variables as (name, value).
     pub variables: Vec<(String, String)>,
+    /// A variable that has the pod's own address. The kubelet puts it into `command` in place of
+    /// `$(NAME)`.
+    pub address_variable: Option<&'a str>,
     /// Whether it runs in the node's network namespace.
     pub host_network: bool,
     /// The port of the node that the network plugin sends to the same port of the pod.
@@ -53,12 +56,31 @@ pub struct NewPod<'a> {
     pub volume_limit: Duration,
 }
 
-/// A second container of a pod, of the same image and without requests or limits.
+/// A second container of a pod, of the same image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sidecar {
     /// The program and its arguments; empty is the image's own, which does nothing.
     pub command: Vec<String>,
     pub mounts: Vec<PodMount>,
+    /// Its requests, which are its limits too; `None` is neither.
+    pub amounts: Option<Amounts>,
+}
+
+/// What a container gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amounts {
+    /// Thousandths of a CPU.
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+impl Amounts {
+    /// Returns requests with equal limits, as they are written in a manifest.
+    fn manifest(self) -> Value {
+        let (cpu, memory) = (format!("{}m", self.cpu_milli), self.memory_bytes.to_string());
+        let both = json!({ "cpu": cpu, "memory": memory });
+        json!({ "requests": both, "limits": both })
+    }
 }
 
 /// The seccomp filter or the AppArmor profile of a pod.
@@ -153,10 +175,14 @@ impl NewPod<'_> {
             Cpus::Limit(milli) => (Some(milli), Some(milli)),
             Cpus::RequestAndLimit(request, limit) => (Some(request), Some(limit)),
         };
-        let env: Vec<Value> = self
-            .variables
-            .iter()
+        let own_address = |name| {
+            let field = json!({ "fieldRef": { "fieldPath": "status.podIP" } });
+            json!({ "name": name, "valueFrom": field })
+        };
+        let variables = self.variables.iter();
+        let env: Vec<Value> = variables
             .map(|(name, value)| json!({ "name": name, "value": value }))
+            .chain(self.address_variable.map(own_address))
             .collect();
         let field = json!({ "key": "metadata.name", "operator": "In", "values": [self.node] });
         let mut pod = json!({
@@ -212,6 +238,9 @@ impl NewPod<'_> {
             });
             if !sidecar.command.is_empty() {
                 container["command"] = json!(sidecar.command);
+            }
+            if let Some(amounts) = sidecar.amounts {
+                container["resources"] = amounts.manifest();
             }
             if let Some(containers) = pod["spec"]["containers"].as_array_mut() {
                 containers.push(container);
@@ -353,7 +382,7 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
 }
 
 /// Returns the id of a container without the name of the runtime.
-fn id_of(container: &ContainerStatus) -> String {
+pub(crate) fn id_of(container: &ContainerStatus) -> String {
     let id = container.container_id.as_deref().unwrap_or_default();
     id.rsplit('/').next().unwrap_or_default().to_string()
 }
@@ -380,6 +409,7 @@ mod tests {
             runtime_class: None,
             command: vec!["/tare".into(), "db".into()],
             variables: vec![("TARE_RUN".into(), "ab12".into())],
+            address_variable: Some("OWN"),
             host_network: false,
             host_port: Some(9042),
             without_capabilities: true,
@@ -393,7 +423,11 @@ mod tests {
                 source: PodSource::Empty { memory_bytes: Some(1 << 20) },
                 read_only: false,
             }],
-            sidecar: Some(Sidecar { command: Vec::new(), mounts: Vec::new() }),
+            sidecar: Some(Sidecar {
+                command: Vec::new(),
+                mounts: Vec::new(),
+                amounts: Some(Amounts { cpu_milli: 10, memory_bytes: 1 << 20 }),
+            }),
             volume_limit: Duration::ZERO,
         }
     }
@@ -436,8 +470,13 @@ mod tests {
                 *profile,
                 json!({ "type": "Localhost", "localhostProfile": "tare-ab12-e1" })
             );
-            assert_eq!(again["spec"]["containers"][1]["name"], "sidecar");
+            let sidecar = &again["spec"]["containers"][1];
+            assert_eq!(sidecar["name"], "sidecar");
+            let amounts = json!({ "cpu": "10m", "memory": "1048576" });
+            assert_eq!(sidecar["resources"], json!({ "requests": amounts, "limits": amounts }));
             let again = &again["spec"]["containers"][0];
+            let own = &again["env"][1]["valueFrom"]["fieldRef"];
+            assert_eq!(own["fieldPath"], json!("status.podIP"));
             assert_eq!(again["ports"][0]["hostPort"], json!(9042));
             assert_eq!(again["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
         }

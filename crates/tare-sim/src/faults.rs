@@ -63,12 +63,25 @@ pub enum Canary {
     InventedWrite,
     /// A failed sync is reported as a success.
     ForgivenSync,
+    /// In the simulation of a server: when the network takes a part of a send, the rest is lost.
+    LostRest,
+    /// In the simulation of a server: an answer comes on the stream of another request.
+    SwappedStreams,
+    /// In the simulation of a server: the shard never learns that bytes have come.
+    SilentSocket,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::LostSync, Self::ForgedValue, Self::InventedWrite, Self::ForgivenSync];
+    pub const ALL: [Self; 7] = [
+        Self::LostSync,
+        Self::ForgedValue,
+        Self::InventedWrite,
+        Self::ForgivenSync,
+        Self::LostRest,
+        Self::SwappedStreams,
+        Self::SilentSocket,
+    ];
 }
 
 impl Faults {

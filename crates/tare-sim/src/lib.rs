@@ -15,6 +15,7 @@ pub mod fuzz;
 mod history;
 mod log;
 mod model;
+mod node;
 mod reads;
 mod seeds;
 mod shard;
@@ -24,6 +25,7 @@ mod violation;
 mod workload;
 
 pub use faults::Canary;
+pub use node::{Coverage, NodeOutcome, run_node};
 pub use seeds::each_seed;
 pub use simulation::{Options, Outcome, run};
 pub use violation::{Failure, Violation};

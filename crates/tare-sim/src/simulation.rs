@@ -1,5 +1,6 @@
 //! One simulation of a machine: shards, a clock, a seed.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tare_std::rng::Rng;
@@ -53,15 +54,19 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The parameters of a simulation of a whole server.
+    pub fn for_server() -> Self {
+        Self { steps: 600, ..Self::default() }
+    }
+}
+
 /// Runs the simulation of a seed.
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
     let mut simulation = Simulation::new(seed, options);
     let lived = catch_unwind(AssertUnwindSafe(|| simulation.run()));
-    let result = lived.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Violation::Panicked { message: text.unwrap_or("without a message").into() })
-    });
+    let result =
+        lived.unwrap_or_else(|panic| Err(Violation::Panicked { message: panic_message(&*panic) }));
     match result {
         Ok(()) => Ok(Outcome {
             hash: simulation.trace.hash(),
@@ -74,6 +79,13 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
             Err(Box::new(Failure { seed, step, shard: at, now_ns: clock.now_ns, violation, trace }))
         }
     }
+}
+
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a message").into()
 }
 
 impl Simulation {

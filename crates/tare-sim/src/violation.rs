@@ -30,6 +30,22 @@ pub enum Violation {
     Livelock { under_way: usize, turns: usize },
     #[error("the store refused a completion: {why}")]
     Unexpected { why: String },
+    #[error("an answer is wrong: {why}")]
+    WrongAnswer { why: String },
+    #[error("a read is wrong: {difference}")]
+    WrongRow { difference: String },
+    #[error("a request was refused below the limits: {message}")]
+    Overloaded { message: String },
+    #[error("the server closed a connection without a reason: {why}")]
+    Closed { why: String },
+    #[error("{waiting} requests have no answer, or a part of one")]
+    NoAnswer { waiting: usize },
+    #[error("{shards} shards do not stop")]
+    NotStopped { shards: usize },
+    #[error("a shard has ended: {why}")]
+    Ended { why: String },
+    #[error("all clients have left, and {connections} connections with {bytes} bytes are kept")]
+    LeftOver { connections: u64, bytes: usize },
     #[error("the store panicked: {message}")]
     Panicked { message: String },
     #[error("two runs of one seed gave the hashes {first:016x} and {second:016x}")]

@@ -5,6 +5,8 @@
 //! test runs again in a process in its network namespace.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+#[path = "on_kubernetes/attached.rs"]
+mod attached;
 mod common;
 
 use std::fs;
@@ -205,13 +207,17 @@ fn sidecars_are_weighed() {
         ("host-port", "proxy"),
     ];
     let mut text = STUDY.replace("ROUNDS", "1");
-    for (network, sidecar) in pods {
+    let mut add = |name: &str, network: &str, sidecar: &str, more: &str| {
         let environment = format!(
-            "[[environment]]\nname = \"{network} {sidecar}\"\nruntime = \"kubernetes\"\n\
-             network = \"{network}\"\nsidecar = \"{sidecar}\"\n[[workload]]"
+            "[[environment]]\nname = \"{name} {sidecar}\"\nruntime = \"kubernetes\"\n\
+             network = \"{network}\"\nsidecar = \"{sidecar}\"\n{more}[[workload]]"
         );
         text = text.replace("[[workload]]", &environment);
+    };
+    for (network, sidecar) in pods {
+        add(network, network, sidecar, "");
     }
+    add("guaranteed", "bridge", "proxy", "cpu = \"quota=0.4\"\nlimits = { memory = \"512M\" }\n");
     fs::write(case.here.path().join("small.toml"), text).unwrap();
     let mut command = tare();
     command.arg("--state").arg(case.here.path().join("state"));
@@ -219,7 +225,7 @@ fn sidecars_are_weighed() {
     let weighed = command.stdin(Stdio::null()).output().unwrap();
     assert!(weighed.status.success(), "{}", stderr(&weighed));
     let record: Value = serde_json::from_str(&stdout(&weighed)).unwrap();
-    for (network, sidecar) in pods {
+    for (network, sidecar) in pods.into_iter().chain([("guaranteed", "proxy")]) {
         let name = format!("{network} {sidecar}");
         let of = |list: &str, key: &str| -> Vec<Value> {
             let all = record[list].as_array().unwrap().iter();
@@ -238,6 +244,8 @@ fn sidecars_are_weighed() {
         assert_eq!(state["in_force"], true, "{state}");
         let ends = state["found"].as_str().unwrap().contains("ends at its socket");
         assert_eq!(ends, sidecar == "proxy", "{state}");
+        let is_limited = state["found"].as_str().unwrap().contains("memory limit 64 MiB, quota ");
+        assert_eq!(is_limited, network == "guaranteed", "{state}");
     }
     case.assert_clean();
 }

@@ -241,7 +241,20 @@ def check_batches(session):
     check("a batch as text", [tuple(row.values()) for row in rows], [(2, 5), (1, 5)])
     counter = BatchStatement(batch_type=BatchType.COUNTER)
     counter.add("INSERT INTO scalars (id) VALUES (1)")
-    check_raises("counter batches are refused by name", InvalidRequest, lambda: session.execute(counter))
+    check_raises("a counter batch takes only counters", InvalidRequest, lambda: session.execute(counter))
+
+
+def check_counters(session):
+    session.execute("CREATE TABLE counters (k int PRIMARY KEY, n counter)")
+    add = session.prepare("UPDATE counters SET n = n + ? WHERE k = ?")
+    session.execute(add, (5, 1))
+    counter = BatchStatement(batch_type=BatchType.COUNTER)
+    for by, k in [(1, 1), (2, 1), (-7, 2)]:
+        counter.add(add, (by, k))
+    counter.add("UPDATE counters SET n = n - 1 WHERE k = 2")
+    session.execute(counter)
+    rows = session.execute("SELECT k, n FROM counters WHERE k IN (1, 2)")
+    check("counters", [(row["k"], row["n"]) for row in rows], [(1, 8), (2, -8)])
 
 
 def check_transactions(session):
@@ -287,12 +300,17 @@ def check_errors(session):
     session.execute("INSERT INTO collections (k, c) VALUES (1, 2)")
     first, second = session.execute("SELECT * FROM collections WHERE k = 1")
     check("a list", first["l"], [3, 1, 2])
+    session.execute(session.prepare("UPDATE collections SET l[?] = ? WHERE k = 1 AND c = 1"), (1, 9))
+    session.execute("UPDATE collections SET l = l - [3] WHERE k = 1 AND c = 1")
+    check("a list that was changed", session.execute("SELECT l FROM collections WHERE k = 1 AND c = 1").one()["l"], [9, 2])
+    check("a condition on a static column", session.execute("UPDATE collections SET s = 8 WHERE k = 1 IF s = 7").was_applied, True)
+    check("a condition on an entry", session.execute("DELETE FROM collections WHERE k = 1 AND c = 1 IF m['a'] = 2").was_applied, False)
     check("a map", dict(first["m"]), {"a": 1, "b": 2, "c": 3})
     check("a set", set(first["w"]), {"y"})
     check("a tuple", first["t"], (5, "five"))
     check("a static column", [first["s"], second["s"]], [7, 7])
     refused = {
-        "counters": "UPDATE scalars SET c_int = c_int + 1 WHERE id = 1",
+        "increments of what is no counter": "UPDATE scalars SET c_int = c_int + 1 WHERE id = 1",
         "user types": "CREATE TYPE refused (a int)",
         "indexes": "CREATE INDEX ON scalars (c_int)",
         "views": "CREATE MATERIALIZED VIEW v AS SELECT * FROM scalars WHERE id IS NOT NULL PRIMARY KEY (id)",
@@ -385,6 +403,7 @@ def check_plain(host, port):
         check_clustering,
         check_tuples,
         check_batches,
+        check_counters,
         check_transactions,
         check_time_to_live,
         check_errors,

@@ -1,10 +1,14 @@
-//! Crates depend on each other only as the table "Arrows" of ARCHITECTURE.md allows.
+//! Crates depend on each other only as the table "Arrows" of ARCHITECTURE.md allows, and only the
+//! simulator enables the feature `simulation`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::{Tree, quoted, section};
 
 const HEADING: &str = "## Arrows";
+/// The crate that enables the feature, which costs time on the hot path.
+const SIMULATOR: &str = "tare-sim";
+const FEATURE: &str = "\"simulation\"";
 
 /// What one crate may depend on: always, and in its tests and benches besides.
 struct Allowed<'a> {
@@ -21,8 +25,12 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
             found.push(format!("ARCHITECTURE.md, Arrows: no row for `{name}`"));
             continue;
         };
-        let manifest = format!("{}/Cargo.toml", Tree::folder(name));
-        for (in_tests, other) in dependencies(tree.text(&manifest).unwrap_or_default(), &packages) {
+        let manifest = tree.text(&format!("{}/Cargo.toml", Tree::folder(name)));
+        let manifest = manifest.unwrap_or_default();
+        if *name != SIMULATOR && manifest.contains(FEATURE) {
+            found.push(format!("{name} enables the feature {FEATURE}"));
+        }
+        for (in_tests, other) in dependencies(manifest, &packages) {
             let ok = row.always.contains(other) || (in_tests && row.in_tests.contains(other));
             if !ok {
                 let how = if in_tests { "depends in tests on" } else { "depends on" };
@@ -103,6 +111,12 @@ mod tests {
             ("crates/b/Cargo.toml", "[dependencies]\nserde.workspace = true\n"),
             ("crates/c/Cargo.toml", ""),
         ]))
+    }
+
+    #[test]
+    fn feature_of_the_simulator_is_found() {
+        let manifest = "[dependencies]\nb = { workspace = true, features = [\"simulation\"] }\n";
+        assert_eq!(findings(TABLE, manifest), ["a enables the feature \"simulation\""]);
     }
 
     #[test]

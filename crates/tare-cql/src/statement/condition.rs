@@ -13,10 +13,12 @@ pub enum Condition {
     Columns(Vec<ColumnCondition>),
 }
 
-/// A condition on the value of a column.
+/// A condition on the value of a column, or of one of its elements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnCondition {
     pub column: String,
+    /// The key of `column[key]`.
+    pub element: Option<Term>,
     pub test: ColumnTest,
 }
 

@@ -23,6 +23,7 @@ pub use schema::{
     AlterKeyspace, AlterTable, CreateKeyspace, CreateTable, Describe, DescribeTarget, TableChange,
 };
 
+pub use crate::request::BatchKind;
 pub use crate::types::Literal;
 use crate::types::Type;
 
@@ -173,10 +174,10 @@ pub struct Delete {
     pub condition: Option<Condition>,
 }
 
-/// `BEGIN [UNLOGGED] BATCH ... APPLY BATCH`
+/// `BEGIN [UNLOGGED | COUNTER] BATCH ... APPLY BATCH`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    pub unlogged: bool,
+    pub kind: BatchKind,
     pub timestamp_us: Option<Term>,
     pub statements: Vec<Modify>,
 }

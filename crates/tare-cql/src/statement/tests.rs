@@ -136,6 +136,15 @@ fn update_delete_and_batch() {
     let Statement::Batch(batch) = parsed.statement else { panic!("no batch") };
     assert_eq!(batch.statements.len(), 3);
     assert_eq!(batch.timestamp_us, Some(Term::Marker(0)));
+    assert_eq!(batch.kind, BatchKind::Unlogged);
+    for (text, kind) in [
+        ("BEGIN BATCH APPLY BATCH", BatchKind::Logged),
+        ("BEGIN LOGGED BATCH APPLY BATCH", BatchKind::Logged),
+        ("BEGIN COUNTER BATCH APPLY BATCH", BatchKind::Counter),
+    ] {
+        let Statement::Batch(batch) = self::parsed(text).statement else { panic!("no batch") };
+        assert_eq!(batch.kind, kind, "{text}");
+    }
 }
 
 #[test]
@@ -154,6 +163,9 @@ fn changes_of_collections() {
     assert_eq!(set("c = [1] + c"), ColumnChange::Prepend(list()));
     assert_eq!(set("c = c - [1]"), ColumnChange::Remove(list()));
     assert_eq!(set("c -= :gone"), ColumnChange::Remove(Term::Marker(0)));
+    assert_eq!(set("c = c -1"), ColumnChange::Add(integer(-1)));
+    assert_eq!(set("c = c -?"), ColumnChange::Remove(Term::Marker(0)));
+    assert_eq!(set("c = -1"), ColumnChange::Set(integer(-1)));
     let change = ColumnChange::SetElement { key: Term::Marker(0), value: integer(2) };
     assert_eq!(set("c[?] = 2"), change);
     let Modify::Delete(delete) = modify("DELETE a, c[?] FROM t WHERE k = 1") else {
@@ -363,7 +375,6 @@ fn errors_name_the_position_or_the_feature() {
         ("CREATE TABLE t (a int)", "line 1:22 mismatched input '<EOF>' expecting PRIMARY KEY"),
         ("INSERT INTO t (a) VALUES (0xABC)", "line 1:26 no viable alternative at input '0xABC'"),
         ("BEGIN BATCH", "line 1:11 no viable alternative at input '<EOF>'"),
-        ("BEGIN COUNTER BATCH APPLY BATCH", "counters are not supported"),
         ("UPDATE t SET a = 1", "line 1:18 mismatched input '<EOF>' expecting where"),
         ("UPDATE t SET c = c + 1 + 2 WHERE k = 1", "arithmetic operators are not supported"),
         ("UPDATE t SET c = 1 + d WHERE k = 1", "arithmetic operators are not supported"),
@@ -371,8 +382,12 @@ fn errors_name_the_position_or_the_feature() {
         ("DELETE c.f FROM t WHERE k = 1", "deletions of fields of a column are not supported"),
         ("UPDATE t SET c[1 = 2 WHERE k = 1", "line 1:17 mismatched input '=' expecting ]"),
         (
-            "UPDATE t SET c = 1 WHERE k = 1 IF c[0] = 1",
-            "conditions on parts of a column are not supported",
+            "UPDATE t SET c = 1 WHERE k = 1 IF c.f = 1",
+            "conditions on fields of a column are not supported",
+        ),
+        (
+            "UPDATE t SET c = 1 WHERE k = 1 IF c CONTAINS 1",
+            "conditions with CONTAINS are not supported",
         ),
         (
             "INSERT INTO t (a) VALUES (1) IF EXISTS",
@@ -413,7 +428,21 @@ fn conditions_of_lightweight_transactions() {
     assert_eq!(condition(&format!("{insert} IF NOT EXISTS USING TTL 5")), not_exists);
     assert_eq!(condition("DELETE FROM t WHERE k = 1 IF EXISTS"), Some(Condition::Exists));
     let compared = |comparison, term| ColumnTest::Is(Test::Compare(comparison, term));
-    let column = |column: &str, test| ColumnCondition { column: column.into(), test };
+    let column =
+        |column: &str, test| ColumnCondition { column: column.into(), element: None, test };
+    assert_eq!(
+        condition("DELETE FROM t WHERE k = 1 IF m[?] IN (1) AND l[0] != 2"),
+        Some(Condition::Columns(vec![
+            ColumnCondition {
+                element: Some(Term::Marker(0)),
+                ..column("m", ColumnTest::Is(Test::In(vec![integer(1)])))
+            },
+            ColumnCondition {
+                element: Some(integer(0)),
+                ..column("l", ColumnTest::IsNot(integer(2)))
+            },
+        ]))
+    );
     assert_eq!(
         condition(
             "UPDATE t SET a = 1 WHERE k = 1 IF b = ? AND b != 2 AND \"C\" >= 3 AND d IN (4) AND e IN ?"

@@ -8,8 +8,8 @@ pub(crate) fn signal(wakeup: &OwnedFd) {
     let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
 }
 
-/// Makes an eventfd unreadable again.
-pub(crate) fn drain(wakeup: &OwnedFd) {
+/// Makes an eventfd unreadable again. Returns whether it was readable.
+pub(crate) fn drain(wakeup: &OwnedFd) -> bool {
     // It fails if the counter is zero already.
-    let _ = rustix::io::read(wakeup, &mut [0u8; 8]);
+    rustix::io::read(wakeup, &mut [0u8; 8]).is_ok()
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tare_cql::response::EncodedColumns;
-use tare_cql::statement::{Aggregate, Comparison, Function, Statement};
+use tare_cql::statement::{Aggregate, BatchKind, Comparison, Function, Statement};
 use tare_cql::types::Type;
 
 use crate::query::catalog::{Column, Table};
@@ -30,7 +30,10 @@ pub(crate) struct Prepared {
 
 #[derive(Debug)]
 pub(crate) enum Plan {
+    /// A write that reads nothing.
     Modify(Modify),
+    /// A write that reads before: it changes counters, or elements of lists by position or value.
+    ReadWrite(Modify),
     Batch(Batch),
     Conditional(Conditional),
     Select(Select),
@@ -47,8 +50,22 @@ impl Plan {
             Self::Select(select) => Some(&select.columns),
             Self::System(select) => Some(&select.columns),
             // The columns of a conditional write depend on its outcome.
-            Self::Modify(_) | Self::Batch(_) | Self::Conditional(_) | Self::Other(..) => None,
+            Self::Modify(_)
+            | Self::ReadWrite(_)
+            | Self::Batch(_)
+            | Self::Conditional(_)
+            | Self::Other(..) => None,
         }
+    }
+
+    /// The writes of a statement that a batch may have.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = &Modify> {
+        let (one, conditional) = match self {
+            Self::Modify(modify) | Self::ReadWrite(modify) => (Some(modify), &[][..]),
+            Self::Conditional(conditional) => (None, &conditional.statements[..]),
+            Self::Batch(_) | Self::Select(_) | Self::System(_) | Self::Other(..) => (None, &[][..]),
+        };
+        one.into_iter().chain(conditional.iter().map(|(modify, _)| modify))
     }
 }
 
@@ -158,9 +175,26 @@ pub(crate) struct Modify {
     pub(crate) statics: Option<Box<Modify>>,
     /// Changes of columns that are collections and not frozen.
     pub(crate) collections: Vec<CollectionWrite>,
+    /// Changes that need what is stored.
+    pub(crate) operations: Vec<Operation>,
+    /// Whether the columns of the table are counters.
+    pub(crate) is_counter: bool,
     pub(crate) timestamp: Option<Source>,
     /// The default of the table.
     pub(crate) default_ttl_s: u32,
+}
+
+impl Modify {
+    /// Whether the statement has a time to live of its own.
+    pub(crate) fn has_ttl(&self) -> bool {
+        matches!(self.action, Action::Set { ttl: Some(_), .. })
+    }
+
+    /// Whether the write needs what is stored.
+    pub(crate) fn reads(&self) -> bool {
+        let statics = self.statics.as_ref();
+        self.is_counter || !self.operations.is_empty() || statics.is_some_and(|one| one.reads())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,11 +236,30 @@ pub(crate) enum CollectionChange {
     Delete(Source, Type),
 }
 
+/// A change of a column that depends on its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Operation {
+    pub(crate) column: u16,
+    pub(crate) change: OperationChange,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OperationChange {
+    /// Writes the element of a list at a position.
+    Set { position: Source, value: Source },
+    /// Deletes the element of a list at a position.
+    Delete(Source),
+    /// Removes the elements of a list that are in another list.
+    Discard(Source),
+    /// Adds to a counter, or subtracts from it.
+    Count { by: Source, is_negated: bool },
+}
+
 /// Several writes in one statement.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// An unlogged batch is executed like a logged one, but it may cause a warning.
-    pub(crate) unlogged: bool,
+    /// A batch of each kind is executed like a logged one, but an unlogged one may cause a warning.
+    pub(crate) kind: BatchKind,
     pub(crate) timestamp: Option<Source>,
     pub(crate) statements: Vec<Modify>,
 }
@@ -226,10 +279,14 @@ pub(crate) enum Condition {
     Columns(Vec<ColumnCondition>),
 }
 
-/// A condition on the value of a column.
+/// A condition on the value of a column, or of one of its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnCondition {
     pub(crate) column: Column,
+    /// Whether the column is static.
+    pub(crate) is_static: bool,
+    /// The key of a map, or the position in a list, and its type.
+    pub(crate) element: Option<(Source, Type)>,
     pub(crate) test: ConditionTest,
 }
 

@@ -166,6 +166,7 @@ pub(crate) fn create_table(
         dropped,
         options,
     };
+    check_lifetime(&table)?;
     Ok(Some(Change::CreateTable { table }))
 }
 
@@ -177,7 +178,10 @@ pub(crate) fn alter_table(
 ) -> Result<Option<Change>, Failure> {
     let mut altered = table.clone();
     match change {
-        TableChange::Options(options) => altered.options.set(options)?,
+        TableChange::Options(options) => {
+            altered.options.set(options)?;
+            check_lifetime(&altered)?;
+        }
         TableChange::Drop { columns, if_exists } => {
             for name in columns {
                 drop_column(&mut altered, name, *if_exists, now_us)?;
@@ -228,31 +232,39 @@ fn drop_column(
     if_exists: bool,
     dropped_us: i64,
 ) -> Result<(), Failure> {
-    let Some(at) = table.regular.iter().position(|column| column.name == name) else {
-        if table.statics.iter().any(|column| column.name == name) {
-            return Err(Failure::invalid("dropping static columns is not supported"));
+    let of_name = |columns: &[Column]| columns.iter().position(|column| column.name == name);
+    let (column, is_static) = match (of_name(&table.regular), of_name(&table.statics)) {
+        (Some(at), _) => (table.regular.remove(at), false),
+        (_, Some(at)) => (table.statics.remove(at), true),
+        (None, None) => {
+            return match table.columns().any(|column| column.name == name) {
+                true => Err(Failure::Invalid(format!("Cannot drop PRIMARY KEY column {name}"))),
+                false if if_exists => Ok(()),
+                false => Err(Failure::Invalid(format!(
+                    "Column {name} was not found in table '{}.{}'",
+                    table.keyspace, table.name
+                ))),
+            };
         }
-        return match table.columns().any(|column| column.name == name) {
-            true => Err(Failure::Invalid(format!("Cannot drop PRIMARY KEY column {name}"))),
-            false if if_exists => Ok(()),
-            false => Err(Failure::Invalid(format!(
-                "Column {name} was not found in table '{}.{}'",
-                table.keyspace, table.name
-            ))),
-        };
     };
-    let column = table.regular.remove(at);
     table.dropped.retain(|dropped| dropped.column.name != name);
-    table.dropped.push(DroppedColumn { column, dropped_us });
+    table.dropped.push(DroppedColumn { column, is_static, dropped_us });
     table.dropped.sort_by(|a, b| a.column.name.cmp(&b.column.name));
     Ok(())
 }
 
-/// A new column, if its type allows one. Counters can be declared, because load tools declare them
-/// even if they do not use them; statements on their tables are refused.
+/// A new column, if its type allows one.
 fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
     let kind = column_type(kind)?;
     Ok(Column { name: name.into(), kind, number, descending: false })
+}
+
+/// Refuses counters that expire.
+fn check_lifetime(table: &Table) -> Result<(), Failure> {
+    match table.has_counters() && table.options.default_time_to_live_s() > 0 {
+        true => Err(Failure::invalid("Cannot set default_time_to_live on a table with counters")),
+        false => Ok(()),
+    }
 }
 
 fn static_without_clustering() -> Failure {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tare_store::{Limits, Recovered, Store};
+use tare_store::{Recovered, Store};
 
 use crate::net::balancer::ConnectionBalancer;
 use crate::net::reactor::{Engine, EngineChoice, ReactorError};
@@ -311,14 +311,7 @@ fn prepare(start: ThreadStart) -> Result<(Shard, EngineChoice, Recovered), DbErr
         let failed = |source| DbError::Pin { shard: number, cpu, source };
         placement::pin(cpu).map_err(failed)?;
     }
-    let limits = Limits {
-        memtable_bytes: budget.memtable_bytes,
-        cache_bytes: budget.cache_bytes,
-        background_bytes: budget.log_bytes / 2,
-        pending_bytes: budget.pending_bytes(),
-        segment_bytes: SEGMENT_BYTES,
-        durability: config.durability.for_store(),
-    };
+    let limits = budget.limits(config.durability, SEGMENT_BYTES);
     let catalog = shared.catalog.current();
     let (store, recovered) = Store::open(&mut files, limits, catalog.options(), clock.now())?;
     let failed = |source| DbError::Shard { shard: number, source };

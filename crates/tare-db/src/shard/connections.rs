@@ -190,6 +190,13 @@ impl Connections {
         self.memory.bytes()
     }
 
+    /// Bytes that all connections hold, and the most that they have held since the last call.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn take_peak_bytes(&mut self) -> (usize, usize) {
+        let bytes = self.memory.bytes();
+        (bytes, std::mem::replace(&mut self.memory.peak_bytes, bytes))
+    }
+
     /// Whether connections hold more than they may, so that requests are refused.
     #[inline]
     pub(crate) fn is_overloaded(&self) -> bool {

@@ -48,7 +48,16 @@ pub(crate) fn queue() -> (SyncSender<Login>, Receiver<Login>) {
 /// Checks logins until all shards have dropped their ends of the queue. `tell` sends the answer to
 /// a shard.
 pub(crate) fn check(users: &Users, logins: &Receiver<Login>, tell: impl Fn(usize, Message)) {
-    for Login { shard, conn, reply, user, password } in logins {
+    for login in logins {
+        let (shard, answer) = login.check(users);
+        tell(shard, answer);
+    }
+}
+
+impl Login {
+    /// Checks the login, and returns the answer and the shard that it is for.
+    pub(crate) fn check(self, users: &Users) -> (usize, Message) {
+        let Self { shard, conn, reply, user, password } = self;
         let right = users.verify(&user, &password);
         let result = match right {
             true => Ok(()),
@@ -57,7 +66,7 @@ pub(crate) fn check(users: &Users, logins: &Receiver<Login>, tell: impl Fn(usize
                 "Provided username {user} and/or password are incorrect"
             ))),
         };
-        tell(shard, Message::LoggedIn { conn, reply, result });
+        (shard, Message::LoggedIn { conn, reply, result })
     }
 }
 

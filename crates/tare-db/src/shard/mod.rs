@@ -167,76 +167,99 @@ impl Shard {
 
     /// Runs until the server stops, then makes the log durable.
     pub(crate) fn run(&mut self) -> Result<(), ReactorError> {
-        self.refresh();
         let mut events = Vec::with_capacity(256);
-        self.now = self.clock.now();
-        let mut mark = self.now.monotonic_ns;
+        let mut mark = self.begin();
         loop {
             let wait = self.wait(mark);
-            let asleep = wait != Wait::Poll;
-            if asleep {
-                let before = self.clock.now_ns();
-                self.telemetry.counters.busy_ns += before - mark;
-                mark = before;
-            }
-            let result = self.engine.poll(wait, &mut events);
-            result.map_err(|source| ReactorError::Wait { source })?;
-            if asleep {
-                let after = self.clock.now_ns();
-                self.telemetry.counters.sleep_ns += after - mark;
-                mark = after;
-            }
-            self.stalls.begin(mark);
-            self.now.monotonic_ns = mark;
-            if !self.settings.polling {
-                self.shared.mailboxes[self.number].is_awake();
-            }
-            let quiet = events.is_empty() && self.backlog.is_empty();
-            let background_ns = self.work_in_background(quiet);
-            self.background.full = self.is_full();
-            let mut worked = self.handle(&mut events);
-            worked |= self.receive();
-            if self.reads.may_resume() {
-                let begun = self.stalls.enter(Task::Resume, self.clock);
-                worked |= self.resume_reads();
-                self.stalls.leave(Task::Resume, begun, self.clock);
-            }
-            if self.reads.runnable() > 0 {
-                let begun = self.stalls.enter(Task::Scan, self.clock);
-                worked |= self.step_runnable();
-                self.stalls.leave(Task::Scan, begun, self.clock);
-            }
-            worked |= self.unstall();
-            worked |= self.siblings.flush(&self.shared.mailboxes);
-            worked |= self.pump_store();
-            let operations = self.telemetry.counters.writes + self.telemetry.counters.reads;
-            let idle = !(worked || asleep || background_ns > 0);
-            let burnt = self.busy.as_mut().map_or(0, |busy| busy.pay(operations, idle));
-            self.send_all();
-            let now = self.clock.now_ns();
-            if !idle {
-                self.telemetry.counters.busy_ns += now - mark;
-                self.background.earn((now - mark).saturating_sub(background_ns));
-            } else {
-                self.telemetry.counters.busy_ns += burnt;
-                let mark = (mark + burnt).min(now);
-                // An iteration without work takes a few µs. A longer one was preempted or frozen in
-                // the middle, and used no CPU meanwhile.
-                let polled = (now - mark).min(IDLE_ITERATION_NS_MAX);
-                self.telemetry.counters.idle_poll_ns += polled;
-                self.telemetry.counters.sleep_ns += now - mark - polled;
-            }
-            self.stalls.end(now);
-            self.publish(mark, now);
-            mark = now;
-            if self.shared.stop.load(Ordering::Relaxed) && self.is_drained(now) {
+            mark = self.iterate(wait, mark, &mut events)?;
+            if self.has_ended(mark) {
                 return self.finish();
             }
         }
     }
 
+    /// Prepares the first iteration, and returns its start.
+    pub(crate) fn begin(&mut self) -> u64 {
+        self.refresh();
+        self.now = self.clock.now();
+        self.now.monotonic_ns
+    }
+
+    /// Runs one iteration of the loop, which begins at `mark`. Returns its end. `events` is empty
+    /// before and after it.
+    #[inline]
+    pub(crate) fn iterate(
+        &mut self,
+        wait: Wait,
+        mut mark: u64,
+        events: &mut Vec<Event>,
+    ) -> Result<u64, ReactorError> {
+        let asleep = wait != Wait::Poll;
+        if asleep {
+            let before = self.clock.now_ns();
+            self.telemetry.counters.busy_ns += before - mark;
+            mark = before;
+        }
+        let result = self.engine.poll(wait, events);
+        result.map_err(|source| ReactorError::Wait { source })?;
+        if asleep {
+            let after = self.clock.now_ns();
+            self.telemetry.counters.sleep_ns += after - mark;
+            mark = after;
+        }
+        self.stalls.begin(mark);
+        self.now.monotonic_ns = mark;
+        if !self.settings.polling {
+            self.shared.mailboxes[self.number].is_awake();
+        }
+        let quiet = events.is_empty() && self.backlog.is_empty();
+        let background_ns = self.work_in_background(quiet);
+        self.background.full = self.is_full();
+        let mut worked = self.handle(events);
+        worked |= self.receive();
+        if self.reads.may_resume() {
+            let begun = self.stalls.enter(Task::Resume, self.clock);
+            worked |= self.resume_reads();
+            self.stalls.leave(Task::Resume, begun, self.clock);
+        }
+        if self.reads.runnable() > 0 {
+            let begun = self.stalls.enter(Task::Scan, self.clock);
+            worked |= self.step_runnable();
+            self.stalls.leave(Task::Scan, begun, self.clock);
+        }
+        worked |= self.unstall();
+        worked |= self.siblings.flush(&self.shared.mailboxes);
+        worked |= self.pump_store();
+        let operations = self.telemetry.counters.writes + self.telemetry.counters.reads;
+        let idle = !(worked || asleep || background_ns > 0);
+        let burnt = self.busy.as_mut().map_or(0, |busy| busy.pay(operations, idle));
+        self.send_all();
+        let now = self.clock.now_ns();
+        if !idle {
+            self.telemetry.counters.busy_ns += now - mark;
+            self.background.earn((now - mark).saturating_sub(background_ns));
+        } else {
+            self.telemetry.counters.busy_ns += burnt;
+            let mark = (mark + burnt).min(now);
+            // An iteration without work takes a few µs. A longer one was preempted or frozen in
+            // the middle, and used no CPU meanwhile.
+            let polled = (now - mark).min(IDLE_ITERATION_NS_MAX);
+            self.telemetry.counters.idle_poll_ns += polled;
+            self.telemetry.counters.sleep_ns += now - mark - polled;
+        }
+        self.stalls.end(now);
+        self.publish(mark, now);
+        Ok(now)
+    }
+
+    /// Whether the server stops and this shard has answered everything.
+    #[inline]
+    pub(crate) fn has_ended(&mut self, now_ns: u64) -> bool {
+        self.shared.stop.load(Ordering::Relaxed) && self.is_drained(now_ns)
+    }
+
     /// Whether the next iteration may sleep, and for how long.
-    fn wait(&mut self, now_ns: u64) -> Wait {
+    pub(crate) fn wait(&mut self, now_ns: u64) -> Wait {
         let idle = self.reads.runnable() == 0
             && !self.reads.may_resume()
             && self.backlog.is_empty()

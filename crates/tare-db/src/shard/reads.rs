@@ -12,6 +12,7 @@ use tare_store::Pins;
 use crate::query::conditional::ConditionalWrite;
 use crate::query::failure::Failure;
 use crate::query::read_task::ReadTask;
+use crate::query::read_write::ReadWrite;
 use crate::shard::Shard;
 
 /// Reads that resume in one iteration. Their answers leave before the next ones resume.
@@ -23,6 +24,8 @@ pub(crate) enum Suspended {
     Read(Box<ReadTask>, Pins),
     /// A write with conditions has pins for each of the rows that it reads.
     Conditional(Box<ConditionalWrite>, Vec<Pins>),
+    /// So does a write that reads before.
+    ReadWrite(Box<ReadWrite>, Vec<Pins>),
 }
 
 impl Suspended {
@@ -30,7 +33,9 @@ impl Suspended {
     fn is_ready(&self) -> bool {
         match self {
             Self::Read(_, pins) => pins.is_ready(),
-            Self::Conditional(_, pins) => pins.iter().all(Pins::is_ready),
+            Self::Conditional(_, pins) | Self::ReadWrite(_, pins) => {
+                pins.iter().all(Pins::is_ready)
+            }
         }
     }
 }
@@ -60,7 +65,7 @@ impl Reads {
     }
 
     /// Number of reads that wait for blocks.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
@@ -113,6 +118,7 @@ impl Shard {
         match read {
             Suspended::Read(task, pins) => self.advance(task, pins),
             Suspended::Conditional(write, pins) => self.advance_conditional(write, pins),
+            Suspended::ReadWrite(write, pins) => self.advance_read_write(write, pins),
         }
     }
 

@@ -98,6 +98,7 @@ impl Shard {
                 Message::LoggedIn { conn, reply, result } => self.logged_in(conn, reply, result),
                 Message::Read(task) => self.advance(task, Pins::default()),
                 Message::Conditional(write) => self.advance_conditional(write, Vec::new()),
+                Message::ReadWrite(write) => self.advance_read_write(write, Vec::new()),
                 Message::Answer { conn, frame } => self.answer(conn, &frame),
                 Message::SchemaEvent(frame) => self.connections.push_schema_event(&frame),
             }

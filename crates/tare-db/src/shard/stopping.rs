@@ -56,7 +56,7 @@ impl Shard {
     }
 
     /// Makes the log durable and closes it.
-    pub(super) fn finish(&mut self) -> Result<(), ReactorError> {
+    pub(crate) fn finish(&mut self) -> Result<(), ReactorError> {
         let failed = |source: io::Error| ReactorError::Wait { source };
         let mut events = Vec::new();
         // A quick flush makes the next start quick.

@@ -163,7 +163,17 @@ impl Shard {
     /// Answers a write to its client when it is durable.
     #[inline]
     pub(crate) fn answer_when_durable(&mut self, ticket: Ticket, client: WriteClient) {
-        let begun_ns = self.now.monotonic_ns;
+        self.answer_when_durable_since(ticket, client, self.now.monotonic_ns);
+    }
+
+    /// Answers a write, whose request came at this time in ns, to its client when it is durable.
+    #[inline]
+    pub(crate) fn answer_when_durable_since(
+        &mut self,
+        ticket: Ticket,
+        client: WriteClient,
+        begun_ns: u64,
+    ) {
         self.writes.pending.push_back(PendingWrite { ticket, client, begun_ns });
     }
 

@@ -315,6 +315,229 @@ fn transactions_are_visible_after_writes_with_timestamps_in_the_future() {
     });
 }
 
+#[test]
+fn conditions_test_static_columns() {
+    each(|_, client| {
+        let create = "CREATE TABLE t (k int, c int, s int static, r int static, v int, \
+                      PRIMARY KEY (k, c))";
+        script(client, &[(create, "ok")]);
+        let one = &["[applied]"];
+        let of_s = &["[applied]", "s"];
+        let all = &["[applied]", "k", "c", "r", "s", "v"];
+        // A partition without rows.
+        answers(client, "UPDATE t SET s = 1 WHERE k = 1 IF EXISTS", one, &["false"]);
+        answers(client, "UPDATE t SET s = 1 WHERE k = 1 IF s = 5", one, &["false"]);
+        answers(client, "UPDATE t SET s = 1 WHERE k = 1 IF s = null", one, &["true"]);
+        answers(client, "UPDATE t SET s = 2 WHERE k = 1 IF s > 1", of_s, &["false 1"]);
+        answers(client, "UPDATE t SET s = 2 WHERE k = 1 IF EXISTS", one, &["true"]);
+        let insert = "INSERT INTO t (k, s) VALUES (1, 9) IF NOT EXISTS";
+        answers(client, insert, all, &["false 1 null null 2 null"]);
+        // Rows with conditions on static columns, on their own, and on both.
+        let row = "INSERT INTO t (k, c, v) VALUES (1, 1, 10) IF NOT EXISTS";
+        answers(client, row, one, &["true"]);
+        answers(client, row, all, &["false 1 1 null null 10"]);
+        answers(client, insert, all, &["false 1 1 null 2 null"]);
+        let update =
+            |condition: &str| format!("UPDATE t SET v = 11 WHERE k = 1 AND c = 1 IF {condition}");
+        answers(client, &update("s = 3"), of_s, &["false 2"]);
+        answers(client, &update("s = 2"), one, &["true"]);
+        answers(client, &update("s = 2 AND v = 0"), &["[applied]", "s", "v"], &["false 2 11"]);
+        answers(client, &update("v = 11 AND s IN (1, 2)"), one, &["true"]);
+        let missing = "UPDATE t SET v = 1 WHERE k = 1 AND c = 7 IF s = 3 AND v = 1";
+        answers(client, missing, &["[applied]", "s", "v"], &["false 2 null"]);
+        let both = "UPDATE t SET s = 4, v = 12 WHERE k = 1 AND c = 1 IF v = 11";
+        answers(client, both, one, &["true"]);
+        // Conditions on a row, for a write of static columns.
+        let of_row = "UPDATE t SET s = 5 WHERE k = 1 AND c = 1 IF v = 12";
+        answers(client, of_row, one, &["true"]);
+        answers(
+            client,
+            "DELETE r FROM t WHERE k = 1 AND c = 1 IF v = 0",
+            &["[applied]", "v"],
+            &["false 12"],
+        );
+        script(client, &[("SELECT s, v FROM t", "5 12")]);
+        answers(
+            client,
+            "INSERT INTO t (k, c, s) VALUES (1, 1, 3) IF NOT EXISTS",
+            all,
+            &["false 1 1 null 5 12"],
+        );
+        let batch = |conditions: [&str; 2]| {
+            format!(
+                "BEGIN BATCH UPDATE t SET s = 6 WHERE k = 1 IF s = {}; \
+                 INSERT INTO t (k, c, v) VALUES (1, 2, 20); \
+                 UPDATE t SET v = 13 WHERE k = 1 AND c = 1 IF v = {}; APPLY BATCH",
+                conditions[0], conditions[1]
+            )
+        };
+        answers(
+            client,
+            &batch(["5", "0"]),
+            &["[applied]", "k", "c", "s", "v"],
+            &["false 1 1 5 12"],
+        );
+        answers(client, &batch(["5", "12"]), one, &["true"]);
+        script(client, &[("SELECT c, s, v FROM t", "1 6 13; 2 6 20")]);
+        // The deletion of a partition.
+        answers(client, "DELETE FROM t WHERE k = 1 IF s = 5", of_s, &["false 6"]);
+        answers(client, "DELETE s FROM t WHERE k = 1 IF s = 6", one, &["true"]);
+        answers(client, "DELETE FROM t WHERE k = 1 IF s = null", one, &["true"]);
+        script(
+            client,
+            &[
+                ("SELECT * FROM t", ""),
+                (
+                    "UPDATE t SET s = 1 WHERE k = 1 AND c = 1 IF s = 1",
+                    "Invalid: Invalid restrictions on clustering columns since",
+                ),
+                (
+                    "DELETE s FROM t WHERE k = 1 IF v = 1 AND s = 1",
+                    "Invalid: DELETE statements must restrict all PRIMARY KEY columns",
+                ),
+                (
+                    "UPDATE t SET s = 1 WHERE k = 1 IF v = 1",
+                    "Invalid: Some clustering keys are missing: c",
+                ),
+                (
+                    "DELETE FROM t WHERE k = 1 AND c = 1 IF s = 1",
+                    "Invalid: Invalid restrictions on clustering columns since",
+                ),
+                (
+                    "DELETE FROM t WHERE k = 1 IF s = 1 AND v = 1",
+                    "Invalid: DELETE statements must restrict all PRIMARY KEY columns",
+                ),
+            ],
+        );
+    });
+}
+
+/// Makes a table with a row of collections.
+fn make_collections(client: &mut Client) {
+    let create = "CREATE TABLE t (k int PRIMARY KEY, m map<text, int>, l list<int>, s set<int>, \
+                  fm frozen<map<text, int>>, fl frozen<list<int>>, v int)";
+    let insert = "INSERT INTO t (k, m, l, s, fm, fl) \
+                  VALUES (1, {'b': 2, 'a': 1}, [1, 2], {2, 1}, {'x': 9}, [7, 8])";
+    script(client, &[(create, "ok"), (insert, "ok")]);
+}
+
+#[test]
+fn conditions_test_collections_and_their_elements() {
+    each(|_, client| {
+        make_collections(client);
+        let shown = [
+            ("m", "{'a': 1, 'b': 2}"),
+            ("l", "[1, 2]"),
+            ("s", "{1, 2}"),
+            ("fm", "{'x': 9}"),
+            ("fl", "[7, 8]"),
+        ];
+        for (condition, holds) in [
+            ("m['a'] = 1", true),
+            ("m['a'] = 2", false),
+            ("m['a'] != 2", true),
+            ("m['a'] IN (5, 1)", true),
+            ("m['a'] > 0 AND m['b'] < 3", true),
+            ("m['none'] = null", true),
+            ("m['none'] != 1", true),
+            ("m['none'] < 1", false),
+            ("m = {'a': 1, 'b': 2}", true),
+            ("m = {'a': 1}", false),
+            ("m > {'a': 1}", true),
+            ("m != null", true),
+            ("m IN ({}, {'b': 2, 'a': 1})", true),
+            ("l[0] = 1", true),
+            ("l[1] = 1", false),
+            ("l[5] = null", true),
+            ("l[1] IN (1, null, 2)", true),
+            ("l = [1, 2]", true),
+            ("l < [1, 3]", true),
+            ("l >= [1, 2, 0]", false),
+            ("l = []", false),
+            ("l != []", true),
+            ("s = {2, 1}", true),
+            ("s = null", false),
+            ("s > {1}", true),
+            ("s IN ({1}, {2})", false),
+            ("fm['x'] = 9", true),
+            ("fm['y'] = 9", false),
+            ("fl[1] >= 8", true),
+            ("fl[2] = null", true),
+            ("fl = [7, 8]", true),
+        ] {
+            let text = format!("UPDATE t SET v = 1 WHERE k = 1 IF {condition}");
+            if holds {
+                answers(client, &text, &["[applied]"], &["true"]);
+                continue;
+            }
+            let name = condition.split(|c: char| !c.is_alphabetic()).next().unwrap();
+            let (_, value) = shown.iter().find(|(known, _)| *known == name).unwrap();
+            answers(client, &text, &["[applied]", name], &[&format!("false {value}")]);
+        }
+        // A collection without elements is null.
+        let none = |condition: &str| format!("UPDATE t SET v = 1 WHERE k = 2 IF {condition}");
+        for condition in ["m = {}", "l = null", "s IN (null)", "m['a'] = null", "l[0] = null"] {
+            answers(client, &none(condition), &["[applied]"], &["true"]);
+        }
+        answers(client, &none("m != {}"), &["[applied]", "m"], &["false null"]);
+        script(
+            client,
+            &[
+                (&none("s[1] = 1"), "Invalid: Invalid element access syntax for set column s"),
+                (
+                    &none("v[1] = 1"),
+                    "Invalid: Invalid element access syntax for non-collection column v",
+                ),
+                (&none("l[-1] = 1"), "Invalid: Invalid negative list index -1"),
+                (&none("l[null] = 1"), "Invalid: Invalid null value for list element access"),
+                (&none("m[null] = 1"), "Invalid: Invalid null value for map element access"),
+                (&none("m < null"), "Invalid: Invalid comparison with null for operator \"<\""),
+                (&none("s CONTAINS 1"), "Invalid: conditions with CONTAINS are not supported"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn conditions_on_collections_can_be_bound() {
+    each(|_, client| {
+        make_collections(client);
+        let prepared = client.prepare(
+            "UPDATE t SET v = 1 WHERE k = 1 IF m[?] = ? AND l[?] IN ? AND s = ? AND l IN ?",
+        );
+        let markers = [
+            "key(m) text",
+            "value(m) int",
+            "idx(l) int",
+            "in(value(l)) list<int>",
+            "s set<int>",
+            "in(l) list<list<int>>",
+        ];
+        assert_eq!(prepared.markers, markers);
+        let int = |value: i32| value.to_be_bytes();
+        let list = |items: &[&[u8]]| {
+            let mut out = i32::try_from(items.len()).unwrap().to_be_bytes().to_vec();
+            for item in items {
+                out.extend_from_slice(&i32::try_from(item.len()).unwrap().to_be_bytes());
+                out.extend_from_slice(item);
+            }
+            out
+        };
+        let (one, two) = (int(1), int(2));
+        // Sets come in any order.
+        let (in_list, set) = (list(&[&two, &one]), list(&[&two, &one]));
+        let lists = list(&[&list(&[&one, &two])]);
+        let mut run = |element: &[u8]| {
+            let values = [b"b", &two[..], element, &in_list, &set, &lists].map(Value::Bytes);
+            client.execute(&prepared.id, &values)
+        };
+        assert_eq!(run(&int(1)).rows, ["true"]);
+        let refused = run(&int(5));
+        assert_eq!(refused.names, ["[applied]", "m", "l", "s"]);
+        assert_eq!(refused.rows, ["false {'a': 1, 'b': 2} [1, 2] {1, 2}"]);
+    });
+}
+
 const CLIENTS: usize = 8;
 const COUNTERS: usize = 24;
 /// Increments of each counter by each client, in one life of the server.

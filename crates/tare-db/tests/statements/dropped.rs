@@ -97,3 +97,62 @@ fn drops_last_over_a_restart() {
         );
     }
 }
+
+#[test]
+fn static_columns_and_collections_are_dropped() {
+    each(|_, client| {
+        script(
+            client,
+            &[
+                (
+                    "CREATE TABLE t (k int, c int, s int static, r list<int> static, \
+                     m map<int, int>, l list<int>, v int, PRIMARY KEY (k, c))",
+                    "ok",
+                ),
+                ("INSERT INTO t (k, c, s, r, m, l) VALUES (1, 1, 5, [1], {1: 1}, [7])", "ok"),
+                ("UPDATE t SET l = [8] WHERE k = 1 AND c = 2", "ok"),
+                ("INSERT INTO t (k, s) VALUES (2, 6)", "ok"),
+                ("INSERT INTO t (k, r) VALUES (3, [2])", "ok"),
+                ("ALTER TABLE t DROP s", "ok"),
+                // A partition whose only value was dropped is gone.
+                (
+                    "SELECT * FROM t",
+                    "1 1 [1] [7] {1: 1} null; 1 2 [1] [8] null null; 3 null [2] null null null",
+                ),
+                ("SELECT DISTINCT k, r FROM t", "1 [1]; 3 [2]"),
+                ("SELECT count(*) FROM t", "3"),
+                ("SELECT k FROM t WHERE k = 2", ""),
+                ("INSERT INTO t (k, r) VALUES (2, [1]) IF NOT EXISTS", "true"),
+                ("ALTER TABLE t DROP (l, m)", "ok"),
+                ("SELECT * FROM t WHERE k = 1", "1 1 [1] null"),
+                ("ALTER TABLE t DROP r", "ok"),
+                ("SELECT * FROM t", "1 1 null"),
+                ("SELECT DISTINCT k FROM t", "1"),
+                ("SELECT * FROM t WHERE k = 3", ""),
+                ("SELECT k FROM t WHERE k IN (1, 2, 3) ORDER BY c DESC LIMIT 5", "1"),
+                ("SELECT count(*) FROM t WHERE k = 3", "0"),
+                ("SELECT k, count(*) FROM t GROUP BY k", "1 1"),
+                ("SELECT k FROM t WHERE v = 1 ALLOW FILTERING", ""),
+                ("INSERT INTO t (k, c, v) VALUES (3, 3, 3) IF NOT EXISTS", "true"),
+                ("ALTER TABLE t ADD (s text static, m set<int>, l list<text>)", "ok"),
+                ("SELECT * FROM t", "1 1 null null null null; 3 3 null null null 3"),
+                ("UPDATE t SET s = 'x' WHERE k = 2", "ok"),
+                ("UPDATE t SET l = ['a'] + l WHERE k = 1 AND c = 1", "ok"),
+                (
+                    "SELECT k, s, l FROM t WHERE k IN (1, 2, 3)",
+                    "1 null ['a']; 2 'x' null; 3 null null",
+                ),
+                (
+                    "SELECT column_name, kind, type FROM system_schema.dropped_columns \
+                     WHERE keyspace_name = 'ks'",
+                    "'l' 'regular' 'list<int>'; 'm' 'regular' 'map<int, int>'; \
+                     'r' 'static' 'list<int>'; 's' 'static' 'int'",
+                ),
+                ("ALTER TABLE t DROP s", "ok"),
+                ("ALTER TABLE t ADD s int", "ok"),
+                ("UPDATE t SET s = 1 WHERE k = 3 AND c = 3", "ok"),
+                ("SELECT k, c, s FROM t", "1 1 null; 3 3 1"),
+            ],
+        );
+    });
+}

@@ -186,11 +186,7 @@ fn static_columns_and_collections_with_filters_transactions_and_groups() {
                 ("SELECT k, c FROM u WHERE k = 2 AND s = 7 ALLOW FILTERING", "2 null"),
                 ("SELECT k, c FROM u WHERE k = 2 AND v = 7 ALLOW FILTERING", ""),
                 ("SELECT k, s, max(v) FROM u WHERE k = 1 GROUP BY k", "1 7 6"),
-                ("ALTER TABLE u DROP s", "Invalid: dropping static columns is not supported"),
-                (
-                    "UPDATE u SET v = 1 WHERE k = 1 AND c = 1 IF v = 5",
-                    "Invalid: IF conditions on tables with static columns are not supported",
-                ),
+                ("UPDATE u SET v = 1 WHERE k = 1 AND c = 1 IF v = 5 AND s = 7", "true"),
                 ("ALTER TABLE u DROP v", "ok"),
                 ("SELECT * FROM u WHERE k = 1", "1 1 7; 1 2 7"),
                 ("SELECT * FROM u WHERE k = 2", "2 null 7"),
@@ -200,10 +196,7 @@ fn static_columns_and_collections_with_filters_transactions_and_groups() {
                 ("UPDATE m SET m = {2: 2}, l = l + [6] WHERE k = 1 IF v = 1", "true"),
                 ("UPDATE m SET m[3] = 3 WHERE k = 1 IF v = 1", "true"),
                 ("SELECT l, m FROM m WHERE k = 1", "[4, 5, 6] {2: 2, 3: 3}"),
-                (
-                    "UPDATE m SET v = 2 WHERE k = 1 IF m = {1: 1}",
-                    "Invalid: IF conditions on collections that are not frozen",
-                ),
+                ("UPDATE m SET v = 2 WHERE k = 1 IF m = {1: 1}", "false {2: 2, 3: 3}"),
                 (
                     "SELECT k FROM m WHERE m = {1: 1} ALLOW FILTERING",
                     "Invalid: Collection column 'm' (map<int, int>) cannot be restricted",

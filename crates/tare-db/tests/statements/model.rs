@@ -4,6 +4,9 @@
 //!
 //! The model keeps every write for ever and computes the visible rows from all of them.
 
+mod conditional;
+mod strategies;
+
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,6 +18,8 @@ use tare_cql::request::Settings;
 use tare_cql::token::Token;
 
 use crate::server::{Client, Server};
+use conditional::Conditional;
+use strategies::step;
 
 /// Statements of one case at most, and cases on each server.
 const STATEMENTS_MAX: usize = 40;
@@ -30,7 +35,7 @@ const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
 /// Keys of the map; their order is not that of their bytes.
 const MAP_KEYS: std::ops::Range<i32> = -2..2;
-const SELECTIONS: [&str; 5] = ["k, c, d, s, v, w, m", "k", "w", "d, v", "m, v"];
+const SELECTIONS: [&str; 5] = ["k, c, d, s, v, w, m, l", "k", "w", "d, v", "m, v"];
 
 /// A bound on two columns, and whether it is inclusive.
 type Edge = ((i32, &'static str), bool);
@@ -144,28 +149,95 @@ fn map_literal(map: &Map) -> String {
     format!("{{{}}}", entries.join(", "))
 }
 
-/// The visible part of a row.
+/// A change of the list of a row.
 #[derive(Clone, Debug)]
+enum ListChange {
+    Replace(Vec<i32>),
+    Append(Vec<i32>),
+    Prepend(Vec<i32>),
+    Set(usize, Option<i32>),
+    Delete(usize),
+    Discard(Vec<i32>),
+    Clear,
+}
+
+impl ListChange {
+    /// The timestamp of the deletion of all older elements, if there is one.
+    fn deletes(&self, timestamp: i64) -> Option<i64> {
+        match self {
+            Self::Replace(_) => Some(timestamp - 1),
+            Self::Clear => Some(timestamp),
+            _ => None,
+        }
+    }
+}
+
+/// What a change writes to the elements of a list, by their places; null deletes an element.
+type Elements = Vec<(i64, Option<i32>)>;
+
+/// The order in which the writes of one element are reconciled, and the value of the write.
+type ElementRank = (i64, bool, Option<[u8; 4]>, Option<i32>);
+
+fn list_literal(list: &[i32]) -> String {
+    format!("{list:?}")
+}
+
+/// The visible part of a row.
+#[derive(Clone, Debug, Default)]
 struct VisibleRow {
     values: [Option<i32>; VALUES],
     map: Map,
+    /// The elements of the list by their places.
+    list: BTreeMap<i64, i32>,
 }
 
 impl VisibleRow {
     fn map_text(&self) -> String {
         if self.map.is_empty() { "null".to_owned() } else { map_literal(&self.map) }
     }
+
+    fn list(&self) -> Vec<i32> {
+        self.list.values().copied().collect()
+    }
+
+    fn list_text(&self) -> String {
+        if self.list.is_empty() { "null".to_owned() } else { list_literal(&self.list()) }
+    }
 }
 
 /// A write.
 #[derive(Clone, Debug)]
 enum Change {
-    Insert { key: Key, values: [Option<Option<i32>>; VALUES] },
-    Update { key: Key, values: [Option<Option<i32>>; VALUES] },
-    Clear { key: Key, column: usize },
-    Map { key: Key, change: MapChange },
-    Static { k: i32, value: Option<i32> },
-    Delete { k: i32, target: Target },
+    Insert {
+        key: Key,
+        values: [Option<Option<i32>>; VALUES],
+    },
+    Update {
+        key: Key,
+        values: [Option<Option<i32>>; VALUES],
+    },
+    Clear {
+        key: Key,
+        column: usize,
+    },
+    Map {
+        key: Key,
+        change: MapChange,
+    },
+    /// The elements follow from the list as it is when the statement runs.
+    List {
+        key: Key,
+        change: ListChange,
+        elements: Elements,
+    },
+    Static {
+        k: i32,
+        value: Option<i32>,
+    },
+    Delete {
+        k: i32,
+        target: Target,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -249,79 +321,6 @@ enum Step {
     Conditional(Conditional),
 }
 
-/// A write that is applied if its condition holds.
-#[derive(Clone, Debug)]
-struct Conditional {
-    change: Change,
-    /// Without a value the condition is that the row exists, or not if the change is an INSERT.
-    value: Option<(usize, Option<i32>)>,
-}
-
-impl Conditional {
-    fn key(&self) -> Key {
-        match &self.change {
-            Change::Insert { key, .. }
-            | Change::Update { key, .. }
-            | Change::Clear { key, .. }
-            | Change::Map { key, .. } => *key,
-            Change::Delete { k, target: Target::Row(c, d) } => (*k, *c, *d),
-            Change::Delete { .. } | Change::Static { .. } => {
-                unreachable!("a condition is on one row")
-            }
-        }
-    }
-
-    fn condition(&self) -> String {
-        match (&self.change, self.value) {
-            (Change::Insert { .. }, _) => "IF NOT EXISTS".into(),
-            (_, None) => "IF EXISTS".into(),
-            (_, Some((column, value))) => {
-                let value = value.map_or("null".into(), |value| value.to_string());
-                format!("IF {} = {value}", column_name(column))
-            }
-        }
-    }
-
-    fn holds(&self, row: Option<&VisibleRow>) -> bool {
-        match (&self.change, self.value) {
-            (Change::Insert { .. }, _) => row.is_none(),
-            (_, None) => row.is_some(),
-            (_, Some((column, value))) => row.and_then(|row| row.values[column]) == value,
-        }
-    }
-
-    /// Runs the write and checks its answer.
-    fn run(&self, client: &mut Client, model: &mut Model) -> Result<(), TestCaseError> {
-        // The server's time is later than all timestamps of the test.
-        let timestamp = 1_000 + i64::try_from(model.writes.len()).unwrap_or(i64::MAX);
-        let write = Stamped { timestamp, change: self.change.clone() };
-        let text = format!("{} {}", write.statement(false), self.condition());
-        let row = model.row(self.key());
-        let answer = client.query(&text);
-        prop_assert_eq!(&answer.error, &None, "{}", text);
-        let show = |value: Option<i32>| value.map_or("null".into(), |value| value.to_string());
-        let holds = self.holds(row.as_ref());
-        let expect = match (holds, &row, self.value) {
-            (true, ..) => "true".to_owned(),
-            (false, None, _) => "false".to_owned(),
-            (false, Some(row), Some((column, _)))
-                if !matches!(self.change, Change::Insert { .. }) =>
-            {
-                format!("false {}", show(row.values[column]))
-            }
-            (false, Some(row), _) => {
-                let ((k, c, d), [v, w]) = (self.key(), row.values.map(show));
-                format!("false {k} {c} '{d}' {} {v} {w}", row.map_text())
-            }
-        };
-        prop_assert_eq!(&answer.rows, &[expect], "{}", text);
-        if holds {
-            model.writes.push(write);
-        }
-        Ok(())
-    }
-}
-
 fn column_name(column: usize) -> &'static str {
     ["v", "w"][column]
 }
@@ -373,6 +372,19 @@ impl Stamped {
                 };
                 format!("UPDATE t{using} SET {set} {row}")
             }
+            Change::List { key: (k, c, d), change, .. } => {
+                let row = format!("WHERE k = {k} AND c = {c} AND d = '{d}'");
+                let set = match change {
+                    ListChange::Replace(list) => format!("l = {}", list_literal(list)),
+                    ListChange::Append(list) => format!("l = l + {}", list_literal(list)),
+                    ListChange::Prepend(list) => format!("l = {} + l", list_literal(list)),
+                    ListChange::Set(at, value) => format!("l[{at}] = {}", literal(value)),
+                    ListChange::Discard(list) => format!("l -= {}", list_literal(list)),
+                    ListChange::Delete(at) => return format!("DELETE l[{at}] FROM t{using} {row}"),
+                    ListChange::Clear => return format!("DELETE l FROM t{using} {row}"),
+                };
+                format!("UPDATE t{using} SET {set} {row}")
+            }
             Change::Static { k, value } => {
                 format!("UPDATE t{using} SET s = {} WHERE k = {k}", literal(value))
             }
@@ -385,13 +397,59 @@ impl Stamped {
 
 struct Model {
     writes: Vec<Stamped>,
-    /// Whether the table has a static column. Such a table has no conditional writes.
+    /// Whether the table has a static column.
     has_static: bool,
+    /// The number of elements that were written to lists.
+    elements: i64,
 }
 
 impl Model {
     fn new(has_static: bool) -> Self {
-        Self { writes: Vec::new(), has_static }
+        Self { writes: Vec::new(), has_static, elements: 0 }
+    }
+
+    /// The change with the elements of the list that it writes, or the error of the statement.
+    fn resolve(&mut self, change: &Change) -> Result<Change, String> {
+        let Change::List { key, change, .. } = change else { return Ok(change.clone()) };
+        let list = self.row(*key).unwrap_or_default().list;
+        let at = |position: usize, what: &str| match list.keys().nth(position) {
+            Some(place) => Ok(*place),
+            None if list.is_empty() => {
+                Err(format!("Invalid: Attempted to {what} list which is null"))
+            }
+            None => Err(format!(
+                "Invalid: List index {position} out of bound, list has size {}",
+                list.len()
+            )),
+        };
+        let elements = match change {
+            ListChange::Replace(values) | ListChange::Append(values) => self.places(values, 1),
+            ListChange::Prepend(values) => {
+                let values: Vec<i32> = values.iter().rev().copied().collect();
+                self.places(&values, -1)
+            }
+            ListChange::Set(position, value) => {
+                vec![(at(*position, "set an element on a")?, *value)]
+            }
+            ListChange::Delete(position) => {
+                vec![(at(*position, "delete an element from a")?, None)]
+            }
+            ListChange::Discard(values) => {
+                let found = list.iter().filter(|(_, value)| values.contains(value));
+                found.map(|(place, _)| (*place, None)).collect()
+            }
+            ListChange::Clear => Vec::new(),
+        };
+        Ok(Change::List { key: *key, change: change.clone(), elements })
+    }
+
+    /// Elements after all others, or before them.
+    fn places(&mut self, values: &[i32], sign: i64) -> Elements {
+        let mut place = |value: &i32| {
+            self.elements += 1;
+            (sign * self.elements, Some(*value))
+        };
+        values.iter().map(&mut place).collect()
     }
 
     /// Whether the table takes such a change.
@@ -476,8 +534,34 @@ impl Model {
             let newest = writes.filter_map(of_entry).max_by_key(rank);
             map.extend(newest.and_then(|(_, value)| value).map(|value| (entry, value)));
         }
-        let exists = marker.is_some() || values.iter().any(Option::is_some) || !map.is_empty();
-        exists.then_some(VisibleRow { values, map })
+        let list = self.list(key, hidden);
+        let has_elements = !map.is_empty() || !list.is_empty();
+        let exists = marker.is_some() || values.iter().any(Option::is_some) || has_elements;
+        exists.then_some(VisibleRow { values, map, list })
+    }
+
+    /// The visible elements of a list, of which nothing up to the time `hidden` counts.
+    fn list(&self, key: Key, hidden: i64) -> BTreeMap<i64, i32> {
+        let writes = || {
+            self.writes.iter().filter_map(|write| match &write.change {
+                Change::List { key: of, change, elements } if *of == key => {
+                    Some((write.timestamp, change, elements))
+                }
+                _ => None,
+            })
+        };
+        let emptied = writes().filter_map(|(timestamp, change, _)| change.deletes(timestamp)).max();
+        let hidden = emptied.unwrap_or(i64::MIN).max(hidden);
+        let mut cells: BTreeMap<i64, ElementRank> = BTreeMap::new();
+        for (timestamp, _, elements) in writes().filter(|(timestamp, ..)| *timestamp > hidden) {
+            for (place, value) in elements {
+                let cell = (timestamp, value.is_none(), value.map(i32::to_be_bytes), *value);
+                let known = cells.entry(*place).or_insert(cell);
+                *known = (*known).max(cell);
+            }
+        }
+        let visible = cells.into_iter().filter_map(|(place, (.., value))| Some((place, value?)));
+        visible.collect()
     }
 
     fn partition(&self, k: i32) -> Vec<(Key, VisibleRow)> {
@@ -516,7 +600,7 @@ impl Model {
                     (false, 1) => k.to_string(),
                     (false, 2) => "null".into(),
                     (false, 3 | 4) => "null null".into(),
-                    _ => format!("{k} null null{s} null null null"),
+                    _ => format!("{k} null null{s} null null null null"),
                 };
                 found.push((None, row));
             }
@@ -528,7 +612,7 @@ impl Model {
             let most = if query.distinct { Some(1) } else { query.per_partition };
             rows.truncate(most.unwrap_or(usize::MAX));
             for ((k, c, d), row) in rows {
-                let m = row.map_text();
+                let (m, l) = (row.map_text(), row.list_text());
                 let [v, w] = row.values.map(|value| value.map_or("null".into(), |v| v.to_string()));
                 let row = match (query.distinct, query.selection) {
                     (true, _) => format!("{k}{s}"),
@@ -536,7 +620,7 @@ impl Model {
                     (false, 2) => w,
                     (false, 3) => format!("'{d}' {v}"),
                     (false, 4) => format!("{m} {v}"),
-                    _ => format!("{k} {c} '{d}'{s} {v} {w} {m}"),
+                    _ => format!("{k} {c} '{d}'{s} {v} {w} {m} {l}"),
                 };
                 found.push((Some((c, d)), row));
             }
@@ -595,128 +679,6 @@ impl Query {
     }
 }
 
-fn filter() -> impl Strategy<Value = Filter> {
-    let sign = prop::sample::select(vec!["=", "<", ">="]);
-    prop_oneof![
-        (0..VALUES, sign, 0..3).prop_map(|(column, sign, x)| Filter::Value(column, sign, x)),
-        text().prop_map(Filter::Text),
-        (0..5, 0..4).prop_map(|(below, c)| Filter::Keys(below, c)),
-    ]
-}
-
-fn text() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(TEXTS.to_vec())
-}
-
-fn key() -> impl Strategy<Value = Key> {
-    (0..4, 0..4, text())
-}
-
-fn target() -> impl Strategy<Value = Target> {
-    let edge = || prop::option::of((0..4, any::<bool>()));
-    let tuple = || prop::option::of(((0..4, text()), any::<bool>()));
-    prop_oneof![
-        Just(Target::Partition),
-        (0..4).prop_map(Target::Column),
-        (edge(), edge()).prop_map(|(low, high)| Target::Slice(low, high)),
-        (tuple(), tuple()).prop_map(|(low, high)| Target::Tuples(low, high)),
-        (0..4, text()).prop_map(|(x, y)| Target::Above(x, y)),
-        (0..4, text()).prop_map(|(x, y)| Target::Row(x, y)),
-    ]
-}
-
-fn change() -> impl Strategy<Value = Change> {
-    let value = || prop::option::of(prop::option::weighted(0.8, 0..3));
-    let values = move || [value(), value()];
-    prop_oneof![
-        4 => (key(), values()).prop_map(|(key, values)| Change::Insert { key, values }),
-        3 => (key(), values(), 0..3).prop_map(|(key, mut values, value)| {
-            // SET needs at least one assignment.
-            values[0].get_or_insert(Some(value));
-            Change::Update { key, values }
-        }),
-        1 => (key(), 0..VALUES).prop_map(|(key, column)| Change::Clear { key, column }),
-        2 => (0..4, prop::option::weighted(0.8, 0..3))
-            .prop_map(|(k, value)| Change::Static { k, value }),
-        4 => (key(), map_change()).prop_map(|(key, change)| Change::Map { key, change }),
-        2 => (0..4, target()).prop_map(|(k, target)| Change::Delete { k, target }),
-    ]
-}
-
-fn map_change() -> impl Strategy<Value = MapChange> {
-    let map = || prop::collection::btree_map(MAP_KEYS, 0..3, 0..4);
-    prop_oneof![
-        map().prop_map(MapChange::Replace),
-        map().prop_map(MapChange::Add),
-        (MAP_KEYS, prop::option::weighted(0.8, 0..3)).prop_map(|(k, v)| MapChange::Put(k, v)),
-        prop::collection::vec(MAP_KEYS, 0..3).prop_map(MapChange::Remove),
-        MAP_KEYS.prop_map(MapChange::Delete),
-        Just(MapChange::Clear),
-    ]
-}
-
-fn query() -> impl Strategy<Value = Query> {
-    let keys = prop::option::weighted(0.7, prop::collection::vec(0..5, 1..4));
-    let some = || prop::option::weighted(0.3, 1..6_usize);
-    let flags = (any::<bool>(), prop::bool::weighted(0.2));
-    let filter = prop::option::weighted(0.3, filter());
-    let more = (prop::option::of(0..5), 0..SELECTIONS.len(), filter);
-    (keys, target(), some(), some(), 1..6, flags, more).prop_map(
-        |(
-            keys,
-            target,
-            per_partition,
-            limit,
-            page_size,
-            (reversed, distinct),
-            (token_above, selection, filter),
-        )| {
-            // Without a partition there are no conditions on its rows.
-            let target = if keys.is_none() || distinct { Target::Partition } else { target };
-            let reversed = reversed && keys.is_some() && !distinct;
-            let token = keys.is_none() && token_above.is_some();
-            let filter = filter.filter(|f| !distinct && f.fits(keys.is_some(), token, target));
-            Query {
-                keys,
-                target,
-                reversed,
-                per_partition,
-                limit,
-                page_size,
-                distinct,
-                selection,
-                token_above,
-                filter,
-            }
-        },
-    )
-}
-
-fn conditional() -> impl Strategy<Value = Conditional> {
-    let value = prop::option::of((0..VALUES, prop::option::of(0..3)));
-    let of_row = change().prop_filter("of a row", |one| !matches!(one, Change::Static { .. }));
-    (of_row, value).prop_map(|(mut change, value)| {
-        if let Change::Delete { target, .. } = &mut change {
-            *target = Target::Row(1, TEXTS[1]);
-        }
-        Conditional { change, value }
-    })
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let write =
-        || (0..6_i64, change()).prop_map(|(timestamp, change)| Stamped { timestamp, change });
-    prop_oneof![
-        6 => write().prop_map(Step::Write),
-        1 => (0..6_i64, prop::collection::vec(write(), 1..5)).prop_map(|(timestamp, mut writes)| {
-            writes.iter_mut().for_each(|write| write.timestamp = timestamp);
-            Step::Batch(writes)
-        }),
-        4 => query().prop_map(Step::Query),
-        1 => conditional().prop_map(Step::Conditional),
-    ]
-}
-
 fn check(client: &mut Client, model: &Model, query: &Query) -> Result<(), TestCaseError> {
     let text = query.statement(model.has_static);
     let expect = model.answer(query);
@@ -745,12 +707,27 @@ fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), Tes
         let text = match step {
             Step::Write(write) if !model.takes(&write.change) => continue,
             Step::Write(write) => {
-                model.writes.push(write.clone());
-                write.statement(true)
+                let (text, timestamp) = (write.statement(true), write.timestamp);
+                let error = client.query(&text).error;
+                match model.resolve(&write.change) {
+                    Ok(change) => {
+                        prop_assert_eq!(error, None, "{}", text);
+                        model.writes.push(Stamped { timestamp, change });
+                    }
+                    Err(expect) => prop_assert_eq!(error, Some(expect), "{}", text),
+                }
+                continue;
             }
             Step::Batch(writes) => {
                 let mut writes = writes.clone();
                 writes.retain(|write| model.takes(&write.change));
+                // All statements see the lists as they were. Without those that would fail, which
+                // other shards would not notice.
+                let resolve = |write: &Stamped| match model.resolve(&write.change) {
+                    Ok(change) => Some(Stamped { change, ..write.clone() }),
+                    Err(_) => None,
+                };
+                let writes: Vec<Stamped> = writes.iter().filter_map(resolve).collect();
                 let Some(Stamped { timestamp, .. }) = writes.first().cloned() else { continue };
                 model.writes.extend_from_slice(&writes);
                 let statements = writes.iter().map(|write| write.statement(false));
@@ -761,7 +738,7 @@ fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), Tes
                 check(client, model, query)?;
                 continue;
             }
-            Step::Conditional(_) if model.has_static => continue,
+            Step::Conditional(one) if one.needs_static() && !model.has_static => continue,
             Step::Conditional(conditional) => {
                 conditional.run(client, model)?;
                 continue;
@@ -783,7 +760,7 @@ fn make_table(client: &mut Client, keyspace: &str, has_static: bool) {
     let s = if has_static { "s int static, " } else { "" };
     let create = format!(
         "CREATE TABLE t (k int, c int, d text, {s}v int, w int, m map<int, int>, \
-         PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)"
+         l list<int>, PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)"
     );
     assert_eq!(client.query(&create).error, None);
 }

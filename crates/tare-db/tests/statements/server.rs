@@ -40,6 +40,11 @@ impl Server {
         client
     }
 
+    /// Ends the server as SIGKILL does.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill();
+    }
+
     /// Ends the server as SIGTERM does.
     pub(crate) fn stop(self) {
         self.0.stop();
@@ -135,14 +140,26 @@ impl Client {
 
     fn ask(&mut self, request: &[u8]) -> Answer {
         self.connection.stream.write_all(request).unwrap();
+        self.receive().expect("the server closed the connection")
+    }
+
+    /// Returns nothing if the connection is lost.
+    pub(crate) fn try_query(&mut self, text: &str) -> Option<Answer> {
+        let mut out = Vec::new();
+        request::encode_query(&mut out, 0, text, &Settings::default(), &[]);
+        self.connection.stream.write_all(&out).ok()?;
+        self.receive()
+    }
+
+    fn receive(&mut self) -> Option<Answer> {
         loop {
             let received = self.connection.receive_with(|_, response| match response {
                 Response::Event(event) => Err(format!("{event:?}")),
                 response => Ok(answer(response)),
             });
-            match received.expect("the server closed the connection") {
+            match received? {
                 Ok(answer) => {
-                    return Answer { warnings: self.connection.warnings.clone(), ..answer };
+                    return Some(Answer { warnings: self.connection.warnings.clone(), ..answer });
                 }
                 Err(event) => self.events.push(event),
             }

@@ -1,5 +1,6 @@
 //! Reads `attach` of `[[environment]]`: a system that runs already.
 
+use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 
 use super::{DataStart, ScheduleKind, ScheduleSpec, StudyError, SystemSpec};
@@ -12,7 +13,11 @@ pub(super) const KEY: &str = "attach";
 /// The keys that an environment may have beside it.
 const BESIDE: &[&str] = &["name", "optional", KEY];
 /// The keys that say which processes are the system: one of them.
-const TARGETS: &[&str] = &["unit", "container", "pid", "cgroup"];
+const TARGETS: &[&str] = &["unit", "container", "pid", "cgroup", POD];
+/// A pod, beside which `container` is the name of one of its containers.
+const POD: &str = "pod";
+/// The keys that only a pod has.
+const OF_POD: &[&str] = &["port"];
 /// The engines of `container = "ENGINE:NAME"`.
 const ENGINES: &[&str] = &["docker", "podman"];
 /// The highest process id of a 64-bit kernel (PID_MAX_LIMIT).
@@ -26,21 +31,66 @@ pub(super) fn read(table: &Table<'_>, keys: &[&str]) -> Result<Option<Attach>, S
         table.exclusive(key, KEY, "an attached system runs already; Tare reads its layers")?;
     }
     let own = ["address", "data", "read_only"];
-    let written = item.table(KEY, &[&own, TARGETS].concat())?;
-    let mut targets = TARGETS.iter().filter_map(|key| written.get(key));
+    let written = item.table(KEY, &[&own, OF_POD, TARGETS].concat())?;
+    let pod = written.get(POD);
+    let is_target = |item: &Item<'_>| item.key() != "container" || pod.is_none();
+    let mut targets = TARGETS.iter().filter_map(|key| written.get(key)).filter(is_target);
     let (Some(target), None) = (targets.next(), targets.next()) else {
         return Err(item.bad_value(
-            "say which processes are the system by one of unit, container, pid and cgroup",
+            "say which processes are the system by one of unit, container, pid, cgroup and pod",
         ));
     };
-    let address = written.need("address")?;
-    let why = "an address is an IP address and a port, such as 10.0.0.5:9042";
+    let target = match &pod {
+        Some(pod) => read_pod(pod, written.get("container").as_ref())?,
+        None => read_target(&target)?,
+    };
     Ok(Some(Attach {
-        target: read_target(&target)?,
-        address: address.text()?.parse().map_err(|_| address.bad_value(why))?,
+        target,
+        address: read_address(&written, pod.is_some())?,
         data: written.get("data").map(|item| absolute(&item)).transpose()?,
         read_only: written.flag("read_only")?,
     }))
+}
+
+/// Reads the address, which a pod has itself.
+fn read_address(written: &Table<'_>, is_pod: bool) -> Result<SocketAddr, StudyError> {
+    let port = written.get("port");
+    if let (Some(port), false) = (&port, is_pod) {
+        return Err(port.bad_value("a port alone is that of a pod; write address = \"IP:PORT\""));
+    }
+    if is_pod && written.get("address").is_none() {
+        let port = port.map(|port| port.whole(1..=u64::from(u16::MAX))).transpose()?;
+        return Ok(Attach::of_pod(port.and_then(|port| u16::try_from(port).ok())));
+    }
+    if let Some(port) = port {
+        return Err(port.bad_value("the address has a port already; leave out one of the two"));
+    }
+    let address = written.need("address")?;
+    let found: Option<SocketAddr> = address.text()?.parse().ok();
+    let found = found.filter(|found| !is_pod || !found.ip().is_unspecified());
+    let why = "an address is an IP address and a port, such as 10.0.0.5:9042";
+    found.ok_or_else(|| address.bad_value(why))
+}
+
+/// Reads `pod = "NAMESPACE/NAME"` and the name of the container beside it.
+fn read_pod(pod: &Item<'_>, container: Option<&Item<'_>>) -> Result<AttachTarget, StudyError> {
+    let parts = pod.text()?.split_once('/');
+    let parts = parts.filter(|(namespace, name)| is_object(namespace) && is_object(name));
+    let (namespace, name) =
+        parts.ok_or_else(|| pod.bad_value("write NAMESPACE/NAME, such as shop/redis-0"))?;
+    let container = container.map(|item| match item.text()? {
+        name if is_object(name) => Ok(name.to_string()),
+        _ => Err(item.bad_value("beside pod this is the name of one of its containers")),
+    });
+    let container = container.transpose()?;
+    Ok(AttachTarget::Pod { namespace: namespace.into(), name: name.into(), container })
+}
+
+/// Returns whether a text can be the name of an object of Kubernetes.
+fn is_object(name: &str) -> bool {
+    let is_of_name =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    !name.is_empty() && name.chars().all(is_of_name)
 }
 
 fn read_target(item: &Item<'_>) -> Result<AttachTarget, StudyError> {

@@ -116,6 +116,24 @@ pub fn execute(
         .try_for_each(|(what, statement)| connection.query(what, statement, deadline, |_| ()))
 }
 
+/// Connects to the first node and passes the rows of a query to `take`, at most until `deadline`.
+/// `what` is the name that errors use.
+///
+/// # Errors
+/// If the server cannot be reached or refuses the query.
+pub fn rows(
+    access: &Access,
+    what: &'static str,
+    query: &str,
+    deadline: Instant,
+    take: &mut dyn FnMut(&Rows<'_>),
+) -> Result<(), LoadError> {
+    let node = access.nodes.first().ok_or(LoadError::NoNode)?;
+    let host = access::resolve(node, access.protocol.port())?;
+    let mut connection = Dialer::new(access)?.open(&host, None, deadline)?;
+    connection.query(what, query, deadline, |rows| rows.iter().for_each(take))
+}
+
 /// Connects from a source port that selects the shard.
 fn through(
     address: SocketAddr,

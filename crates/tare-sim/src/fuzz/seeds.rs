@@ -129,6 +129,21 @@ fn statements() -> Vec<(String, Vec<u8>)> {
              FILTERING",
         ),
         ("batch", "BEGIN UNLOGGED BATCH INSERT INTO t (a) VALUES (1); APPLY BATCH;"),
+        (
+            "counter-batch",
+            "BEGIN COUNTER BATCH UPDATE c SET n = n + ?, m -= 1 WHERE k = 1; UPDATE c SET n = n -1 \
+             WHERE k = 2 APPLY BATCH",
+        ),
+        (
+            "list-elements",
+            "UPDATE t USING TTL 5 SET l[0] = ?, l = l - ['a', 'b'], l = ['c'] + l WHERE k = 1",
+        ),
+        ("list-deletion", "DELETE l[?], m['k'] FROM ks.t WHERE k IN (1, 2)"),
+        (
+            "conditions",
+            "UPDATE t SET s = 1 WHERE k = 1 AND c = 2 IF m['a'] = 1 AND l[0] IN (1, ?) AND s != \
+             {1, 2} AND l >= []",
+        ),
         ("literals", "SELECT a FROM t WHERE a = [1, -2.5e3, {true: null}, $$raw$$, 2h5m, NaN]"),
     ];
     texts.into_iter().map(|(name, text)| (name.to_string(), text.as_bytes().to_vec())).collect()

@@ -230,6 +230,37 @@ impl<'a> Data<'a> {
     }
 }
 
+/// Number of entries from which on a guess is faster than a binary search.
+const GUESSED_MIN: usize = 16;
+
+/// Narrows the search for a token among `count` ascending ones: all before the range are below the
+/// token, and all after it are above it. Tokens are hashes and so evenly distributed: the position
+/// is guessed from the first and the last one (interpolation search), and the range grows from
+/// there until it is right, so that tokens that are not even only take longer.
+#[inline]
+pub(super) fn range_of_token(
+    count: usize,
+    token: i64,
+    token_of: impl Fn(usize) -> i64,
+) -> Range<usize> {
+    if count < GUESSED_MIN {
+        return 0..count;
+    }
+    let (low, high) = (token_of(0), token_of(count - 1));
+    let part = token.max(low).abs_diff(low) as f64 / high.abs_diff(low).max(1) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is bounded")]
+    let guess = ((part * (count - 1) as f64) as usize).min(count - 1);
+    let (mut start, mut end, mut step) = (guess, guess, 1);
+    while end < count && token_of(end) <= token {
+        (end, step) = (end + step, step * 2);
+    }
+    step = 1;
+    while start > 0 && token_of(start - 1) >= token {
+        (start, step) = (start.saturating_sub(step), step * 2);
+    }
+    start..end.min(count)
+}
+
 /// Binary search over numbers.
 pub(super) fn search(
     mut range: Range<usize>,

@@ -14,6 +14,7 @@
 
 use super::block::Block;
 use super::block::BlockAt;
+use super::data::{range_of_token, search};
 use super::index::{self, Index};
 use super::{Damage, Kind, PAGE_BYTES, Statistics, i64_at, narrow, u32_at, u64_at};
 
@@ -200,7 +201,8 @@ impl Top {
 
     /// The filter block that may have a token; `None` if the token is below all blocks.
     pub(super) fn filter_of(&self, token: i64) -> Option<usize> {
-        let found = super::data::search(0..self.filters, |at| self.filter_token(at).cmp(&token));
+        let near = range_of_token(self.filters, token, |at| self.filter_token(at));
+        let found = search(near, |at| self.filter_token(at).cmp(&token));
         match found {
             Ok(at) => Some(at),
             Err(after) => after.checked_sub(1),

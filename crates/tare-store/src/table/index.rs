@@ -12,7 +12,7 @@
 
 use std::cmp::Ordering;
 
-use super::data::search;
+use super::data::{range_of_token, search};
 use super::{Damage, i64_at, narrow, u32_at};
 
 const HEAD_BYTES: usize = 8;
@@ -151,7 +151,8 @@ impl<'a> Index<'a> {
 
     /// The last block whose separator is not above a position: the only block that may have it.
     pub(super) fn find(&self, position: &Position<'_>) -> Option<usize> {
-        let found = search(0..self.entries, |entry| {
+        let near = range_of_token(self.entries, position.token, |entry| self.token(entry));
+        let found = search(near, |entry| {
             // The tokens nearly always decide.
             self.token(entry).cmp(&position.token).then_with(|| self.separator(entry).cmp(position))
         });

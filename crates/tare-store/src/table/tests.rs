@@ -521,3 +521,29 @@ fn errors_name_file_and_offset() {
     };
     assert_eq!((file, offset), (3, 0));
 }
+
+#[test]
+fn token_is_in_the_range_that_is_guessed_for_it() {
+    let mut rng = Rng::new(7);
+    // Even, few distinct, and all in one corner with one far away.
+    let draws: [fn(&mut Rng) -> i64; 3] = [
+        |rng| rng.next_u64().cast_signed(),
+        |rng| rng.below(5).cast_signed(),
+        |rng| if rng.below(50) == 0 { i64::MAX } else { i64::MIN + rng.below(9).cast_signed() },
+    ];
+    for draw in draws {
+        for count in [0, 1, 15, 16, 17, 300] {
+            let mut tokens: Vec<i64> = (0..count).map(|_| draw(&mut rng)).collect();
+            tokens.sort_unstable();
+            let others = (0..50).map(|_| draw(&mut rng)).chain([i64::MIN, 0, i64::MAX]);
+            for token in tokens.iter().copied().chain(others) {
+                let near = data::range_of_token(tokens.len(), token, |at| tokens[at]);
+                assert!(tokens[..near.start].iter().all(|&before| before < token));
+                assert!(tokens[near.end..].iter().all(|&after| after > token));
+            }
+        }
+    }
+    let even: Vec<i64> = (0..1000).map(|at| i64::MIN + (at << 53)).collect();
+    let near = data::range_of_token(even.len(), even[700], |at| even[at]);
+    assert!(near.len() < 8, "{near:?}");
+}

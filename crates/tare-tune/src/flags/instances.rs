@@ -29,6 +29,8 @@ pub enum InstancesError {
         if *cores == 1 { "core" } else { "cores" }
     )]
     TooMany { requested: u32, cpus: CpuSet, cores: usize },
+    #[error("it needs {wanted} CPUs of its own, but this host has {available} for databases")]
+    TooFew { wanted: usize, available: usize },
 }
 
 /// Divides CPUs of a topology, as [`cpu_shares::divide`] does.

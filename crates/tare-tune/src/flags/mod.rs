@@ -8,10 +8,14 @@
 //! Limits: settings that flags cannot express (host settings that containers do not have) become
 //! notes.
 //!
-//! `manifest` is the other direction: it reads a user's pod and writes what would change in it.
+//! Modules for the other direction read what a user has and write what would change in it:
+//! `manifest` a pod, `compose_file` a service, `running` a container, `unit_file` a unit.
 
 mod cassandra;
+mod change;
+mod compare;
 mod compose;
+pub mod compose_file;
 mod container;
 mod docker;
 pub mod engine;
@@ -20,13 +24,17 @@ pub mod instances;
 mod kubernetes;
 pub mod manifest;
 mod nerdctl;
+mod options;
 mod podman;
 mod quadlet;
 mod quote;
+pub mod running;
 mod scylla;
 mod shell;
 mod systemd;
 mod tare_db;
+pub mod unit_file;
+mod yaml;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +43,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::machine::Topology;
 use crate::plan::CpuSets;
+pub use change::{Change, Diff};
 pub use engine::Engine;
 pub use host::Host;
 pub use instances::{Instance, InstancesError};

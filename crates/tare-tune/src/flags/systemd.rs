@@ -70,7 +70,8 @@ fn list(set: &CpuSet) -> String {
     set.to_string().replace(',', " ")
 }
 
-fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
+/// Returns the settings of the section `[Service]`; one may have several lines.
+pub(super) fn settings(context: &Context<'_>, instance: &Instance) -> Vec<Flag> {
     let mut flags: Vec<Flag> = Vec::new();
     let mut add = |text: String, buys: &str, source: &str, layer: Option<Layer>| {
         flags.push(context.flag(text, buys, source, layer));
@@ -147,6 +148,11 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
         "man 5 systemd.service",
         None,
     );
+    flags
+}
+
+fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
+    let flags = settings(context, instance);
     let mut body = String::from("[Service]\n");
     for flag in &flags {
         body += &format!("{}{}\n", comment(flag, ""), flag.text);

@@ -8,6 +8,8 @@
 //! - `compact`: latency of reads with and without compactions under way.
 //! - `inserts`: throughput over time while tables are flushed and compacted, stalls, write
 //!   amplification, resident set.
+//! - `sustained`: inserts at 80 % of capacity for SECONDS / 60 minutes: throughput, latency and
+//!   write amplification of every minute.
 //! - `start`: start-up time when empty, after `kill -9` with a commit log of SIZE, and with tables
 //!   of SIZE.
 //! - `shards`: CPU time per operation of two shards against one.
@@ -19,6 +21,7 @@ mod reads;
 mod server;
 mod shards;
 mod start;
+mod sustained;
 #[path = "../tiny/mod.rs"]
 mod tiny;
 
@@ -34,17 +37,21 @@ fn main() -> Result<()> {
         Some("reads") => reads::run(number(1).unwrap_or(1280), number(2).unwrap_or(3)),
         Some("compact") => compact::run(number(1).unwrap_or(1280), number(2).unwrap_or(5)),
         Some("inserts") => inserts::run(number(1).unwrap_or(10_240)),
+        Some("sustained") => sustained::run(number(2).unwrap_or(1_800) / 60),
         Some("start") => start::run(number(1).unwrap_or(1024)),
         Some("shards") => shards::run(number(2).unwrap_or(3)),
         None if tiny => {
             reads::run(TINY_MIB, 1)?;
             compact::run(TINY_MIB, 1)?;
             inserts::run(TINY_MIB)?;
+            sustained::run(2)?;
             start::run(TINY_MIB)?;
             shards::run(1)
         }
         _ => {
-            println!("skipped: database: name a part: reads, compact, inserts, start or shards");
+            println!(
+                "skipped: database: name a part: reads, compact, inserts, sustained, start or shards"
+            );
             Ok(())
         }
     }

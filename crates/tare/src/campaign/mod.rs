@@ -13,6 +13,7 @@ pub(crate) mod derived;
 pub(crate) mod fit;
 mod hosts;
 pub(crate) mod interrupts;
+pub(crate) mod like;
 pub(crate) mod loaders;
 pub(crate) mod neighbours;
 pub(crate) mod run;

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, anyhow};
 use tare_cluster::Cluster;
 use tare_driver::{self as drivers, DriverInfo};
+use tare_env::runtime::attached::place_pods;
 use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
 use tare_host::{UndoError, facts};
 use tare_lab::campaign::{self, CampaignError, Ending, Parts, SystemClock};
@@ -157,8 +158,12 @@ pub(crate) fn measure_on_host(
     host.push(account_resolution(refreshed));
     let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
     let mut study = config.sized(sizing.as_ref().unwrap_or(&plan), of_baseline, &driver.loaders());
+    let environments = study.environments.clone();
+    place_pods(&mut study.environments).exit_with(Exit::Host)?;
     let rows = RowsOfRun::place(&mut study, &info.speaks(&config.study.system), &access, state)?;
-    let writer = config.writer(&study, &plan, host, &clock)?;
+    // A pod that starts again has another address, so that the record keeps what the study says.
+    let recorded = Study { environments, ..study.clone() };
+    let writer = config.writer(&recorded, &plan, host, &clock)?;
     let available = space::memory_available_bytes().filter(|_| cluster.is_none());
     let memory = available.map(|available| config.memory(available, &plan));
     let left_out = match &cluster {

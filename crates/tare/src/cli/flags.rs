@@ -11,9 +11,9 @@ use super::bytes;
 
 #[derive(Debug, Args)]
 pub struct TuneFlags {
-    /// What the flags are for
+    /// What the flags are for [default: what --from names]
     #[arg(long = "for", value_name = "CONSUMER", value_parser = consumers())]
-    pub consumer: String,
+    pub consumer: Option<String>,
     /// Instances of the database on this host, each on its own cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub instances: u32,
@@ -29,11 +29,13 @@ pub struct TuneFlags {
     /// Memory of each instance, page cache included, such as 64G
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// Record of a study (FILE.tare), from which the gain of each flag is read; for kubernetes also
-    /// the manifest of a pod (- is standard input): print a diff of what would change in it
-    #[arg(long, value_name = "FILE")]
+    /// Record of a study (FILE.tare), from which the gain of each flag is read; or docker:NAME,
+    /// podman:NAME, unit:NAME.service, a compose file, a unit's file or the manifest of a pod (- is
+    /// standard input): print a diff of what would change in it
+    #[arg(long, value_name = "WHAT")]
     pub from: Vec<PathBuf>,
-    /// The object of the manifest that runs the database [default: the only one with pods]
+    /// The object of the manifest, or the service of the compose file, that runs the database
+    /// [default: the only one]
     #[arg(long, value_name = "KIND/NAME", requires = "from")]
     pub object: Option<String>,
     /// The container of the database [default: the only one, or the one with a known image]

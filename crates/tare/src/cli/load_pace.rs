@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tare_load::pacing::{Arrivals, Step};
 use tare_load::search::{Limit, Slo};
 
-use super::duration;
+use super::{MakeSpec, duration};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ArrivalKind {
@@ -84,6 +84,8 @@ impl Rates {
 pub enum LoadTask {
     /// Merge the HdrHistogram logs of several loaders without loss
     Merge(Merge),
+    /// Print a workload like the load of a packet capture, or for a table of a running cluster
+    Spec(Box<MakeSpec>),
 }
 
 #[derive(Debug, Args)]

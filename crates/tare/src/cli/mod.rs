@@ -28,6 +28,7 @@ mod flags;
 mod history;
 mod inside;
 mod load_pace;
+mod load_spec;
 mod load_workload;
 mod loaders;
 mod on;
@@ -46,6 +47,7 @@ pub use flags::*;
 pub use history::*;
 pub use inside::*;
 pub use load_pace::*;
+pub use load_spec::*;
 pub use load_workload::*;
 pub use loaders::*;
 pub use on::*;
@@ -165,6 +167,10 @@ pub struct Weigh {
     /// Run the quick part of the study, as defined by its table "quick"
     #[arg(long, conflicts_with = "resume")]
     pub quick: bool,
+    /// Replace the workloads of the study by the load of this packet capture (pcap, pcapng) of CQL
+    /// or of Redis's protocol
+    #[arg(long, value_name = "TRACE", conflicts_with = "resume")]
+    pub like: Option<PathBuf>,
     #[command(flatten)]
     pub elsewhere: Elsewhere,
     /// At most this many rounds

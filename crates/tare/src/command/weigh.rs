@@ -6,22 +6,28 @@ use std::sync::atomic::AtomicBool;
 
 use tare_lab::campaign::Ending;
 use tare_lab::record::free_path;
+use tare_lab::study::Study;
+use tare_trace::Trace;
 use tare_tune::plan::Options;
 
 use super::report;
-use crate::campaign::{CampaignConfig, cold, run, study, tuning};
+use crate::campaign::{CampaignConfig, cold, like, run, study, tuning};
 use crate::cli::Weigh;
 use crate::exit::Exit;
 use crate::study_plan::{self, StudyPlan};
 use crate::{cleanup, inside, live, serve, signals};
 
 pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let mut config = config(options)?;
+    let trace = options.like.as_deref().map(like::read).transpose()?;
+    let mut config = config(options, trace.as_ref())?;
+    if let Some(trace) = &trace {
+        like::announce(trace);
+    }
     if options.resume.is_none() {
         cold::choose_rows(&mut config.study, &config.plan_options, state)?;
     }
     if options.dry_run {
-        return dry_run(config, options, state, out);
+        return dry_run(config, options, trace.as_ref(), state, out);
     }
     study_plan::check_writes(&config.study, options.writes.yes)?;
     let stop = signals::stop_flag_with(live::restore)?;
@@ -49,15 +55,16 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
 fn dry_run(
     mut config: CampaignConfig,
     options: &Weigh,
+    trace: Option<&Trace>,
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let mut whole = study::read(&options.study, options.quick)?.0;
+    let mut whole = read_study(options, options.quick, trace)?.0;
     whole.add_runtime_controls();
     study::limit(&mut whole, options.rounds, None);
     cold::choose_rows(&mut whole, &config.plan_options, state)?;
     // A study without a quick part is an error only for --quick.
-    let quick = study::read(&options.study, true).ok().map(|(part, _)| part);
+    let quick = read_study(options, true, trace).ok().map(|(part, _)| part);
     StudyPlan::of(&mut config, &whole, quick.as_ref(), state)?.print(options.json, out)
 }
 
@@ -81,8 +88,22 @@ fn run_in_guest(
     Ok(exit)
 }
 
+/// Reads the study of a command line, with its loaders and the load of a trace.
+fn read_study(
+    options: &Weigh,
+    quick: bool,
+    trace: Option<&Trace>,
+) -> anyhow::Result<(Study, String)> {
+    let loaders = &options.loaders.loaders;
+    let (mut study, mut text) = study::read_with(&options.study, quick, loaders)?;
+    if let Some(trace) = trace {
+        like::replace(&mut study, &mut text, trace)?;
+    }
+    Ok((study, text))
+}
+
 /// Returns the campaign of a command line.
-fn config(options: &Weigh) -> anyhow::Result<CampaignConfig> {
+fn config(options: &Weigh, trace: Option<&Trace>) -> anyhow::Result<CampaignConfig> {
     let (mut study, study_text, seed, plan_options) = match &options.resume {
         Some(path) => {
             let record = report::read(path)?;
@@ -90,8 +111,7 @@ fn config(options: &Weigh) -> anyhow::Result<CampaignConfig> {
             (record.study, record.study_text, record.header.seed, plan_options)
         }
         None => {
-            let loaders = &options.loaders.loaders;
-            let (mut study, text) = study::read_with(&options.study, options.quick, loaders)?;
+            let (mut study, text) = read_study(options, options.quick, trace)?;
             study::place(&mut study, &options.elsewhere)?;
             study.add_runtime_controls();
             let seed = study::seed(options.seed, &study);
@@ -118,7 +138,7 @@ fn config(options: &Weigh) -> anyhow::Result<CampaignConfig> {
         record,
         seed,
         plan_options,
-        facts: Vec::new(),
+        facts: trace.map(like::facts).unwrap_or_default(),
         samples: Some(options.stacks.clone()),
         destroy,
         progress: options.show.progress,

@@ -4,6 +4,7 @@ use std::io::{Write, empty};
 use std::path::Path;
 
 use anyhow::Context;
+use tare_kube::AccountUse;
 use tare_std::host_address::RemoteAddress;
 
 use super::connections::{Connected, Connections, of_program};
@@ -50,7 +51,7 @@ fn clean(
         lines.push(format!("run {id}: removed{brought}"));
     }
     // Without the rights for it, what is left in the cluster is an error of the clean there.
-    let kubeconfig = connections.kubeconfig(host).ok().flatten();
+    let kubeconfig = connections.kubeconfig(host, AccountUse::MakePods).ok().flatten();
     let code = journals(&connected, options, kubeconfig, &mut lines, out)?;
     let mut words = vec!["run-server", "programs"];
     words.extend(options.programs.then_some("--remove"));

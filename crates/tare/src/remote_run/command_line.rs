@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, anyhow};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory};
+use tare_kube::AccountUse;
 use tare_lab::record::logs_of;
 
 use crate::cli::Arguments;
@@ -17,7 +18,7 @@ use crate::run_server::Packer;
 /// Arguments about this host.
 const OURS: [&str; 5] = ["on", "detach", "state", "help", "version"];
 /// Arguments that name a file to read, or something else.
-const INPUTS: [&str; 4] = ["study", "what", "resume", "snapshot"];
+const INPUTS: [&str; 5] = ["study", "what", "resume", "snapshot", "like"];
 /// Arguments that name a file or a directory to write.
 const OUTPUTS: [&str; 6] = ["output", "html", "directory", "io_properties", "map", "chart"];
 
@@ -34,8 +35,8 @@ pub(super) struct CommandLine {
     taken: Vec<PathBuf>,
     pub(super) replace: Vec<PathBuf>,
     pub(super) outputs: Vec<(PathBuf, PathBuf)>,
-    /// Whether it runs a study with pods, for which a node of a cluster needs an account.
-    pub(super) makes_pods: bool,
+    /// The account that a node of a cluster needs for the pods of its study.
+    pub(super) account: Option<AccountUse>,
 }
 
 /// Returns the command of this process.

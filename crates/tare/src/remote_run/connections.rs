@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use tare_host::journal::{Entry, Journal, JournalError};
+use tare_kube::AccountUse;
 use tare_remote::{InstalledProgram, RemoteError, RemoteHost};
 use tare_std::host_address::RemoteAddress;
 
@@ -99,12 +100,16 @@ impl Connections {
         nodes[number].clone()
     }
 
-    /// Returns a kubeconfig with which a command on a node can make pods; `None` for a host that is
-    /// no node of a cluster.
-    pub(crate) fn kubeconfig(&self, address: &RemoteAddress) -> anyhow::Result<Option<String>> {
+    /// Returns a kubeconfig with which a command on a node can make or read pods; `None` for a host
+    /// that is no node of a cluster.
+    pub(crate) fn kubeconfig(
+        &self,
+        address: &RemoteAddress,
+        account_use: AccountUse,
+    ) -> anyhow::Result<Option<String>> {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let node = nodes.into_iter().rev().find(|node| node.is(address));
-        node.map(|node| node.account(&self.journal)).transpose()
+        node.map(|node| node.account(&self.journal, account_use)).transpose()
     }
 
     /// Connects to a host and copies the program there, unless it is there.

@@ -20,6 +20,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
+use tare_kube::AccountUse;
+use tare_lab::attach::{Attach, AttachTarget};
 use tare_std::host_address::RemoteAddress;
 
 use crate::cli::{Command, HostCommand, RunOn, TuneCommand};
@@ -69,33 +71,38 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     if on.print_manifests {
-        return node::print(&on.on, out);
+        let account_use = account_use(command).unwrap_or(AccountUse::MakePods);
+        return node::print(&on.on, account_use, out);
     }
     if let Command::Clean(options) = command {
         return clean::run(options, state, out);
     }
     let mut line = command_line::of_this_process()?;
-    line.makes_pods = makes_pods(command);
+    line.account = account_use(command);
     match &on.on[..] {
         [host] => on_one(host, &line, on.detach, state, out),
         hosts => several::run(command, hosts, &line, on.detach, state, out),
     }
 }
 
-/// Returns whether a command runs a study with pods. What cannot be read is refused on the host.
-fn makes_pods(command: &Command) -> bool {
+/// Returns the account that the pods of a command's study need. What cannot be read is refused on
+/// the host.
+fn account_use(command: &Command) -> Option<AccountUse> {
     let read = match command {
         Command::Weigh(options) => crate::campaign::study::read(&options.study, options.quick),
         Command::Explain(options) => crate::campaign::study::read(&options.what, false),
         Command::Tune(tune) => match &tune.command {
             TuneCommand::Prove(options) => crate::campaign::study::read(&options.study, false),
-            _ => return false,
+            _ => return None,
         },
-        _ => return false,
+        _ => return None,
     };
-    read.is_ok_and(|(study, _)| {
-        study.environments.iter().any(|one| one.runtime.kind() == "kubernetes")
-    })
+    let (study, _) = read.ok()?;
+    let is_pod = |attach: &Attach| matches!(attach.target, AttachTarget::Pod { .. });
+    if study.environments.iter().any(|one| one.runtime.kind() == "kubernetes") {
+        return Some(AccountUse::MakePods);
+    }
+    study.attached().any(is_pod).then_some(AccountUse::ReadPods)
 }
 
 fn on_one(
@@ -151,8 +158,8 @@ fn start(
     };
     let mut packer = Packer::new(&spec)?;
     line.pack(&mut packer)?;
-    if line.makes_pods
-        && let Some(kubeconfig) = connections.kubeconfig(connected.host.address())?
+    if let Some(account_use) = line.account
+        && let Some(kubeconfig) = connections.kubeconfig(connected.host.address(), account_use)?
     {
         packer.kubeconfig(&kubeconfig)?;
     }

@@ -1,11 +1,11 @@
 //! The way to a node of a Kubernetes cluster: a namespace of this command with a pod in it, and an
-//! account for commands that make pods themselves, all journalled first.
+//! account for commands that make or read pods themselves, all journalled first.
 
 use std::io::Write;
 
 use anyhow::anyhow;
 use tare_host::journal::Journal;
-use tare_kube::{Access, Cluster};
+use tare_kube::{Access, AccountUse, Cluster};
 use tare_remote::RemoteHost;
 use tare_std::host_address::{NodeAddress, RemoteAddress};
 
@@ -53,22 +53,33 @@ impl EnteredNode {
 
     /// Creates an account for a command there, and returns its kubeconfig. The entry of the
     /// namespace removes it.
-    pub(super) fn account(&self, journal: &Journal) -> anyhow::Result<String> {
+    pub(super) fn account(
+        &self,
+        journal: &Journal,
+        account_use: AccountUse,
+    ) -> anyhow::Result<String> {
         let cluster = Cluster::connect(&self.access).exit_with(Exit::Host)?;
-        let made = cluster.create_account(&self.access, &self.namespace, journal.run());
+        let made =
+            cluster.create_account(&self.access, &self.namespace, journal.run(), account_use);
         made.exit_with(Exit::Host)
     }
 }
 
 /// Prints what would be created in the clusters of these nodes, and the rights that it takes.
-pub(super) fn print(addresses: &[RemoteAddress], out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(super) fn print(
+    addresses: &[RemoteAddress],
+    account_use: AccountUse,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     for address in addresses {
         let RemoteAddress::Node(address) = address else {
             let why = format!("{address} is no node of a cluster; leave out --print-manifests");
             return Err(anyhow!(why)).exit_with(Exit::Usage);
         };
         let cluster = Cluster::connect(&access(address)?).exit_with(Exit::Host)?;
-        for manifest in cluster.node_pod_manifests(address.node()).exit_with(Exit::Host)? {
+        for manifest in
+            cluster.node_pod_manifests(address.node(), account_use).exit_with(Exit::Host)?
+        {
             // JSON is YAML.
             writeln!(out, "---\n{}", serde_json::to_string_pretty(&manifest)?)?;
         }

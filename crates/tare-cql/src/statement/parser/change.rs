@@ -43,6 +43,11 @@ impl Parser<'_> {
                 }
             });
         }
+        if is_name(self) && matches!(self.peek_at(1).kind, Kind::Integer(value) if value < 0) {
+            // `c = c -1`: the sign belongs to the number.
+            self.advance();
+            return Ok(ColumnChange::Add(self.term()?));
+        }
         let value = self.term()?;
         if self.is_mark(0, "+") {
             self.advance();
@@ -65,7 +70,7 @@ impl Parser<'_> {
     }
 
     /// The rest of `[key]`.
-    fn element(&mut self) -> Parse<Term> {
+    pub(super) fn element(&mut self) -> Parse<Term> {
         let key = self.term()?;
         self.expect_mark("]")?;
         Ok(key)

@@ -21,8 +21,12 @@ impl Parser<'_> {
 
     fn column_condition(&mut self) -> Parse<ColumnCondition> {
         let column = self.name()?;
-        if self.is_mark(0, "[") || self.is_mark(0, ".") {
-            return Err(unsupported("conditions on parts of a column"));
+        if self.is_mark(0, ".") {
+            return Err(unsupported("conditions on fields of a column"));
+        }
+        let element = if self.mark("[") { Some(self.element()?) } else { None };
+        if self.is_word(0, "contains") {
+            return Err(unsupported("conditions with CONTAINS"));
         }
         let test = match self.mark("!=") {
             true => ColumnTest::IsNot(self.term()?),
@@ -31,6 +35,6 @@ impl Parser<'_> {
                 None => return self.no_alternative(),
             },
         };
-        Ok(ColumnCondition { column, test })
+        Ok(ColumnCondition { column, element, test })
     }
 }

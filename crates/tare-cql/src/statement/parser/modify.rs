@@ -1,7 +1,7 @@
 //! INSERT, UPDATE, DELETE and batches.
 
 use super::{Parse, Parser, unsupported};
-use crate::statement::{Batch, Condition, Delete, Insert, Modify, Update, Using};
+use crate::statement::{Batch, BatchKind, Condition, Delete, Insert, Modify, Update, Using};
 
 /// Statements that a batch may have; the BATCH message counts them in 16 bits.
 const BATCH_MAX: usize = 65_535;
@@ -101,16 +101,17 @@ impl Parser<'_> {
 
     /// Parses the part after BEGIN.
     pub(super) fn batch(&mut self) -> Parse<Batch> {
-        if self.is_word(0, "counter") {
-            return Err(unsupported("counters"));
-        }
         if self.is_word(0, "transaction") {
             return Err(unsupported("transactions"));
         }
-        let unlogged = self.word("unlogged");
-        if !unlogged {
+        let kind = if self.word("unlogged") {
+            BatchKind::Unlogged
+        } else if self.word("counter") {
+            BatchKind::Counter
+        } else {
             let _ = self.word("logged");
-        }
+            BatchKind::Logged
+        };
         self.expect_word("batch")?;
         let using = self.using()?;
         if using.ttl_s.is_some() {
@@ -125,6 +126,6 @@ impl Parser<'_> {
             self.mark(";");
         }
         self.expect_word("batch")?;
-        Ok(Batch { unlogged, timestamp_us: using.timestamp_us, statements })
+        Ok(Batch { kind, timestamp_us: using.timestamp_us, statements })
     }
 }

@@ -5,6 +5,8 @@
 mod epoll;
 mod file_threads;
 mod read_batcher;
+#[cfg(feature = "simulation")]
+mod simulated;
 #[allow(unsafe_code, reason = "submission entries and provided buffers are raw memory")]
 mod uring;
 
@@ -14,6 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use epoll::Epoll;
+#[cfg(feature = "simulation")]
+pub(crate) use simulated::Simulated;
+#[cfg(feature = "simulation")]
+pub use simulated::{Arrived, Broken, Delivery, Machine, Socket};
 use uring::Uring;
 pub use uring::UringError;
 
@@ -77,6 +83,8 @@ pub(crate) struct EngineChoice {
 pub(crate) enum Engine {
     Uring(Box<Uring>),
     Epoll(Box<Epoll>),
+    #[cfg(feature = "simulation")]
+    Simulated(Box<Simulated>),
 }
 
 impl Engine {
@@ -122,6 +130,8 @@ macro_rules! delegate {
                 match self {
                     Self::Uring(engine) => engine.$name($($arg),*),
                     Self::Epoll(engine) => engine.$name($($arg),*),
+                    #[cfg(feature = "simulation")]
+                    Self::Simulated(engine) => engine.$name($($arg),*),
                 }
             })*
         }

@@ -7,6 +7,9 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use tare_store::Limits;
+
+use crate::node::config::Durability;
 use crate::node::environment::{Bytes, Environment, Line};
 use crate::node::metrics::resident_bytes;
 
@@ -106,6 +109,18 @@ impl Budget {
         }
     }
 
+    /// The limits of the shard's store.
+    pub(crate) fn limits(&self, durability: Durability, segment_bytes: u64) -> Limits {
+        Limits {
+            memtable_bytes: self.memtable_bytes,
+            cache_bytes: self.cache_bytes,
+            background_bytes: self.log_bytes / 2,
+            pending_bytes: self.pending_bytes(),
+            segment_bytes,
+            durability: durability.for_store(),
+        }
+    }
+
     /// The part of the log's memory that entries may wait in.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> usize {
@@ -196,6 +211,9 @@ impl CacheTarget {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnectionMemory {
     bytes: usize,
+    /// The most that they have held since the simulator asked.
+    #[cfg(feature = "simulation")]
+    pub(crate) peak_bytes: usize,
 }
 
 impl ConnectionMemory {
@@ -203,6 +221,10 @@ impl ConnectionMemory {
     #[inline]
     pub(crate) fn change(&mut self, before: usize, now: usize) {
         self.bytes = (self.bytes + now).saturating_sub(before);
+        #[cfg(feature = "simulation")]
+        {
+            self.peak_bytes = self.peak_bytes.max(self.bytes);
+        }
     }
 
     pub(crate) fn bytes(self) -> usize {

@@ -119,6 +119,19 @@ fn parts(words: &[u64]) -> Option<Parts> {
 pub(crate) struct SharedCounters(&'static [AtomicU64]);
 
 impl SharedCounters {
+    /// Counters without a file.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn in_memory() -> Self {
+        let words = std::iter::repeat_with(AtomicU64::default).take(SHARD_BYTES / 8);
+        Self(Box::leak(words.collect()))
+    }
+
+    /// Sets all counters to zero.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn clear(self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
     /// Publishes the fields that change at every iteration.
     #[inline]
     pub(crate) fn store_hot(self, now: &ShardMetrics) {

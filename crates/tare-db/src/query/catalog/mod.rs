@@ -34,6 +34,8 @@ pub(crate) struct Column {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DroppedColumn {
     pub(crate) column: Column,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_static: bool,
     /// When it was dropped, in microseconds since the Unix epoch.
     pub(crate) dropped_us: i64,
 }
@@ -96,8 +98,7 @@ impl Table {
         })
     }
 
-    /// Whether the table has counters. No statement can write to it; `query::schema_change`
-    /// explains why it can exist.
+    /// Whether the columns that are not part of the key are counters; then all of them are.
     pub(crate) fn has_counters(&self) -> bool {
         self.written().any(|column| column.kind == Type::Counter)
     }

@@ -25,7 +25,8 @@ use crate::query::collections::has_order;
 use crate::query::failure::Failure;
 use crate::query::plan::{Conditional, Item, Modify, Partitions, Plan, Prepared, Source};
 use crate::query::replication::Replicas;
-pub(crate) use modify::CONDITIONAL_TIMESTAMP;
+pub(crate) use condition::compared;
+pub(crate) use modify::{CONDITIONAL_TIMESTAMP, check_batch};
 use terms::Terms;
 
 /// The schema and the keyspace in use.
@@ -53,6 +54,7 @@ pub(crate) fn plan(
             let (modify, condition) = modify::modify(scope, &mut terms, &modify)?;
             let about = names(&modify.table);
             let plan = match condition {
+                None if modify.reads() => Plan::ReadWrite(modify),
                 None => Plan::Modify(modify),
                 Some(_) => Plan::Conditional(Conditional {
                     is_batch: false,
@@ -98,7 +100,9 @@ fn names(table: &Table) -> (String, String) {
 /// if a part of the key is no marker.
 fn key_markers(plan: &Plan) -> Vec<u16> {
     let partitions = match plan {
-        Plan::Modify(Modify { partitions, .. }) => partitions,
+        Plan::Modify(Modify { partitions, .. }) | Plan::ReadWrite(Modify { partitions, .. }) => {
+            partitions
+        }
         Plan::Select(select) => &select.partitions,
         Plan::Conditional(Conditional { is_batch: false, statements }) => {
             let Some((modify, _)) = statements.first() else { return Vec::new() };
@@ -151,9 +155,6 @@ pub(crate) fn user_table(
 fn data_table(scope: Scope<'_>, name: &TableName) -> Result<(Arc<Table>, Replicas), Failure> {
     let (keyspace, _) = qualified(scope.keyspace, name)?;
     let table = user_table(scope.catalog, scope.keyspace, name)?;
-    if table.has_counters() {
-        return Err(Failure::invalid("counters are not supported"));
-    }
     let replication = scope.catalog.keyspaces.get(keyspace).map(|k| &k.replication[..]);
     Ok((table, Replicas::of(replication.unwrap_or_default())))
 }

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use tare_cql::statement::{self, Assignment, ColumnChange, Deletion, Term, Using};
+use tare_cql::statement::{self, Assignment, BatchKind, ColumnChange, Deletion, Term, Using};
 use tare_cql::types::Type;
 
-use super::collections::{change_of, deletion_of, write};
+use super::collections::{Planned, change_of, deletion_of, write};
+use super::condition::condition_columns;
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
 use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
 use crate::query::plan::{
-    Action, Batch, CollectionChange, CollectionWrite, Condition, Conditional, Modify, Partitions,
-    Plan, Rows, Source,
+    Action, Batch, CollectionChange, CollectionWrite, Condition, Conditional, Modify, Operation,
+    Partitions, Plan, Rows, Slices, Source,
 };
 use crate::query::replication::Replicas;
 
@@ -38,9 +39,63 @@ pub(super) fn modify(
             (self::delete(scope, terms, delete)?, &delete.condition)
         }
     };
+    if planned.is_counter {
+        check_counter(modify, &planned)?;
+    }
     let condition = condition.as_ref();
     let condition = condition.map(|one| super::condition::condition(terms, &planned, one));
     Ok((planned, condition.transpose()?))
+}
+
+/// Refuses what counters cannot have.
+fn check_counter(modify: &statement::Modify, planned: &Modify) -> Result<(), Failure> {
+    let has_condition = match modify {
+        statement::Modify::Insert(_) => {
+            return Err(Failure::invalid(
+                "INSERT statements are not allowed on counter tables, use UPDATE instead",
+            ));
+        }
+        statement::Modify::Update(update) => update.condition.is_some(),
+        statement::Modify::Delete(delete) => delete.condition.is_some(),
+    };
+    if has_condition {
+        return Err(Failure::invalid("Conditional updates are not supported on counter tables"));
+    }
+    if planned.timestamp.is_some() {
+        return Err(Failure::invalid("Cannot provide custom timestamp for counter updates"));
+    }
+    if planned.has_ttl() {
+        return Err(Failure::invalid("Cannot provide custom TTL for counter updates"));
+    }
+    Ok(())
+}
+
+/// Refuses a batch of writes that cannot be together, as Cassandra does.
+pub(crate) fn check_batch<'m>(
+    kind: BatchKind,
+    has_timestamp: bool,
+    writes: impl Iterator<Item = &'m Modify>,
+) -> Result<(), Failure> {
+    if has_timestamp && kind == BatchKind::Counter {
+        return Err(Failure::invalid("Cannot provide custom timestamp for counter BATCH"));
+    }
+    let (mut has_counters, mut has_others) = (false, false);
+    for write in writes {
+        has_counters |= write.is_counter;
+        has_others |= !write.is_counter;
+    }
+    let refused = if has_timestamp && has_counters {
+        "Cannot provide custom timestamp for a BATCH containing counters"
+    } else if kind == BatchKind::Counter && has_others {
+        "Cannot include non-counter statement in a counter batch"
+    } else if has_counters && has_others {
+        "Counter and non-counter mutations cannot exist in the same batch"
+    } else if kind == BatchKind::Logged && has_counters {
+        "Cannot include a counter statement in a logged batch"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::invalid(refused))
 }
 
 /// Plans a batch. Returns the table of its first statement too.
@@ -57,10 +112,11 @@ pub(super) fn batch(
             "Timestamp must be set either on BATCH or individual statements",
         ));
     }
+    check_batch(batch.kind, timestamp.is_some(), statements.iter().map(|(modify, _)| modify))?;
     let first = statements.first().map(|(modify, _)| Arc::clone(&modify.table));
     if statements.iter().all(|(_, condition)| condition.is_none()) {
         let statements = statements.into_iter().map(|(modify, _)| modify).collect();
-        return Ok((Plan::Batch(Batch { unlogged: batch.unlogged, timestamp, statements }), first));
+        return Ok((Plan::Batch(Batch { kind: batch.kind, timestamp, statements }), first));
     }
     if timestamp.is_some() {
         return Err(Failure::invalid(CONDITIONAL_TIMESTAMP));
@@ -108,7 +164,7 @@ fn insert(
     }
     let (ttl, timestamp) = using(terms, &insert.using)?;
     let target = Target { table, replicas, partitions, rows, timestamp };
-    Ok(assigned.set(target, !statics_only, ttl))
+    Ok(assigned.set(target, !statics_only, !statics_only, ttl))
 }
 
 fn update(
@@ -122,29 +178,29 @@ fn update(
     let mut assigned = Assigned::default();
     for Assignment { column: name, change } in &update.assignments {
         let (place, column) = written(&table, name, "SET part")?;
-        let AssignedValues { cells, collections } = assigned.of(place);
-        let mut before = collections.iter().filter(|write| write.column == column.number);
-        let is_set = |write: &CollectionWrite| matches!(write.change, CollectionChange::Set(_));
-        let is_twice = match change {
-            ColumnChange::Set(_) => before.next().is_some(),
-            _ => before.any(is_set),
-        };
-        if is_twice || cells.iter().any(|(known, _)| *known == column.number) {
+        let values = assigned.of(place);
+        if values.conflicts(column, change) {
             return Err(Failure::Invalid(format!(
                 "Multiple incompatible setting of column {name}"
             )));
         }
         match change {
-            ColumnChange::Set(term) if !column.kind.is_multi_cell() => {
-                cells.push((column.number, terms.source(term, name, &column.kind)?));
+            ColumnChange::Set(term)
+                if !column.kind.is_multi_cell() && column.kind != Type::Counter =>
+            {
+                values.cells.push((column.number, terms.source(term, name, &column.kind)?));
             }
-            change => collections.push(change_of(terms, column, change)?),
+            change => values.add(change_of(terms, column, change)?),
         }
     }
-    let purpose = if assigned.rows.is_empty() { Purpose::Statics } else { Purpose::Rows };
+    let on = condition_columns(&table, update.condition.as_ref())?;
+    let purpose = match assigned.rows.is_empty() && !on.regular {
+        true => Purpose::Statics,
+        false => Purpose::Rows,
+    };
     let (partitions, rows) = conditions(&table, terms, &update.relations, purpose)?;
     let target = Target { table, replicas, partitions, rows, timestamp };
-    Ok(assigned.set(target, false, ttl))
+    Ok(assigned.set(target, purpose == Purpose::Rows, false, ttl))
 }
 
 fn delete(
@@ -154,31 +210,34 @@ fn delete(
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &delete.table)?;
     let timestamp = timestamp(terms, delete.timestamp_us.as_ref())?;
-    let mut of_rows = (Vec::new(), Vec::new());
-    let mut of_statics = (Vec::new(), Vec::new());
+    let (mut of_rows, mut of_statics) = (AssignedValues::default(), AssignedValues::default());
+    let (mut row_columns, mut static_columns) = (Vec::new(), Vec::new());
     for Deletion { column: name, element } in &delete.columns {
         let (place, column) = written(&table, name, "DELETE")?;
-        let (columns, elements) = match place {
-            ColumnRole::Static => &mut of_statics,
-            _ => &mut of_rows,
+        let (values, columns) = match place {
+            ColumnRole::Static => (&mut of_statics, &mut static_columns),
+            _ => (&mut of_rows, &mut row_columns),
         };
         match element {
-            Some(element) => elements.push(deletion_of(terms, column, element)?),
+            Some(element) => values.add(deletion_of(terms, column, element)?),
             None => columns.push(column.number),
         }
     }
-    let clear = |(mut columns, elements): (Vec<u16>, Vec<CollectionWrite>)| {
-        columns.sort_unstable();
-        columns.dedup();
-        let is_empty = columns.is_empty() && elements.is_empty();
-        (!is_empty).then_some((Action::Clear(columns), elements))
-    };
-    let (purpose, write, statics) = match (clear(of_rows), clear(of_statics)) {
+    let on = condition_columns(&table, delete.condition.as_ref())?;
+    let writes = (of_rows.clear(row_columns), of_statics.clear(static_columns));
+    let (purpose, write, statics) = match writes {
         (Some(rows), statics) => (Purpose::Rows, rows, statics),
+        // Its conditions name a row.
+        (None, Some(statics)) if on.regular => (Purpose::Ranges, Write::nothing(), Some(statics)),
         (None, Some(statics)) => (Purpose::Statics, statics, None),
-        (None, None) => (Purpose::Ranges, (Action::Remove, Vec::new()), None),
+        (None, None) if on.is_static() => (Purpose::Statics, Write::of(Action::Remove), None),
+        (None, None) => (Purpose::Ranges, Write::of(Action::Remove), None),
     };
-    let (partitions, rows) = conditions(&table, terms, &delete.relations, purpose)?;
+    let (partitions, mut rows) = conditions(&table, terms, &delete.relations, purpose)?;
+    if purpose == Purpose::Statics && write.action == Action::Remove {
+        // It deletes the whole partition.
+        rows = Rows::Slices(Slices::default());
+    }
     let target = Target { table, replicas, partitions, rows, timestamp };
     Ok(target.modify(write, statics))
 }
@@ -194,16 +253,47 @@ struct Assigned {
 struct AssignedValues {
     cells: Vec<(u16, Source)>,
     collections: Vec<CollectionWrite>,
+    operations: Vec<Operation>,
 }
 
 impl AssignedValues {
     fn is_empty(&self) -> bool {
-        self.cells.is_empty() && self.collections.is_empty()
+        self.cells.is_empty() && self.collections.is_empty() && self.operations.is_empty()
+    }
+
+    fn add(&mut self, planned: Planned) {
+        match planned {
+            Planned::Write(write) => self.collections.push(write),
+            Planned::Operation(operation) => self.operations.push(operation),
+        }
+    }
+
+    /// Whether a column cannot have this change beside those that it has already.
+    fn conflicts(&self, column: &Column, change: &ColumnChange) -> bool {
+        let mut writes = self.collections.iter().filter(|write| write.column == column.number);
+        let mut operations = self.operations.iter().map(|operation| operation.column);
+        let is_changed = match change {
+            ColumnChange::Set(_) => {
+                writes.next().is_some() || operations.any(|number| number == column.number)
+            }
+            _ => writes.any(|write| matches!(write.change, CollectionChange::Set(_))),
+        };
+        is_changed || self.cells.iter().any(|(known, _)| *known == column.number)
     }
 
     fn set(mut self, marks: bool, ttl: Option<Source>) -> Write {
         self.cells.sort_by_key(|(number, _)| *number);
-        (Action::Set { marks, cells: self.cells, ttl }, self.collections)
+        let Self { cells, collections, operations } = self;
+        Write { action: Action::Set { marks, cells, ttl }, collections, operations }
+    }
+
+    /// Deletes columns and what the changes delete; `None` if that is nothing.
+    fn clear(self, mut columns: Vec<u16>) -> Option<Write> {
+        columns.sort_unstable();
+        columns.dedup();
+        let is_empty = columns.is_empty() && self.is_empty();
+        let Self { collections, operations, .. } = self;
+        (!is_empty).then_some(Write { action: Action::Clear(columns), collections, operations })
     }
 }
 
@@ -215,14 +305,14 @@ impl Assigned {
         }
     }
 
-    /// The write of the values. If it has only static columns, it is one of the static columns.
-    fn set(self, target: Target, marks: bool, ttl: Option<Source>) -> Modify {
+    /// The write of the values. If it names no rows, it is one of static columns.
+    fn set(self, target: Target, names_rows: bool, marks: bool, ttl: Option<Source>) -> Modify {
         let Self { rows, statics } = self;
         if statics.is_empty() {
             return target.modify(rows.set(marks, ttl), None);
         }
         let statics = statics.set(false, ttl.clone());
-        match marks || !rows.is_empty() {
+        match names_rows {
             true => target.modify(rows.set(marks, ttl), Some(statics)),
             false => target.modify(statics, None),
         }
@@ -239,11 +329,25 @@ struct Target {
 }
 
 /// What it writes there.
-type Write = (Action, Vec<CollectionWrite>);
+struct Write {
+    action: Action,
+    collections: Vec<CollectionWrite>,
+    operations: Vec<Operation>,
+}
+
+impl Write {
+    fn of(action: Action) -> Self {
+        Self { action, collections: Vec::new(), operations: Vec::new() }
+    }
+
+    fn nothing() -> Self {
+        Self::of(Action::Clear(Vec::new()))
+    }
+}
 
 impl Target {
     /// A write of rows, and of the static columns of the same partitions.
-    fn modify(self, (action, collections): Write, statics: Option<Write>) -> Modify {
+    fn modify(self, write: Write, statics: Option<Write>) -> Modify {
         let statics = statics.map(|statics| {
             let target = Self {
                 table: Arc::clone(&self.table),
@@ -256,6 +360,8 @@ impl Target {
         });
         let default_ttl_s = self.table.options.default_time_to_live_s();
         let Self { table, replicas, partitions, rows, timestamp } = self;
+        let Write { action, collections, operations } = write;
+        let is_counter = table.has_counters();
         Modify {
             table,
             replicas,
@@ -264,6 +370,8 @@ impl Target {
             action,
             statics,
             collections,
+            operations,
+            is_counter,
             timestamp,
             default_ttl_s,
         }

@@ -134,7 +134,8 @@ impl ResultPage {
             .last
             .as_ref()
             .is_some_and(|last| last.in_partition > 0 && (last.token, &last.key) == (*token, key));
-        if !is_selected || has_row || cells.is_empty() {
+        let exists = !cells.is_empty() && select.table.has_row(cells);
+        if !is_selected || has_row || !exists {
             return Next::Row;
         }
         self.take((select, tests), options, &Row { token: *token, key, clustering: &[], cells })

@@ -212,7 +212,10 @@ fn column_field(
 fn dropped_field(field: &str, table: &Table, dropped: &DroppedColumn) -> Value {
     match field {
         "dropped_time" => Some((dropped.dropped_us / 1_000).to_be_bytes().to_vec()),
-        field => column_field(field, table, &dropped.column, ColumnKind::Regular, -1),
+        field => {
+            let kind = if dropped.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+            column_field(field, table, &dropped.column, kind, -1)
+        }
     }
 }
 

@@ -29,6 +29,9 @@ impl Shard {
         let bound = BoundValues::new(prepared, &parameters.values, || self.call_context())?;
         match &prepared.plan {
             Plan::Modify(modify) => self.modify(conn, reply, modify, &bound, settings),
+            Plan::ReadWrite(modify) => {
+                self.read_write_statement(conn, reply, modify, &bound, settings)
+            }
             Plan::Select(select) => {
                 self.telemetry.counters.reads += 1;
                 self.select(conn, reply, (prepared, select), &bound, settings)

@@ -61,7 +61,7 @@ pub const PORT: u16 = 9042;
 
 /// The port of instances for each other where every environment has addresses of its own: that of
 /// Cassandra and Scylla.
-const NODE_PORT: u16 = 7000;
+pub(crate) const NODE_PORT: u16 = 7000;
 
 /// The most instances in an environment: each has a loopback address that ends in its number.
 pub(crate) const INSTANCES_MAX: u32 = 200;

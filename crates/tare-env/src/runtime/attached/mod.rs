@@ -1,10 +1,11 @@
 //! Systems that run already: nothing is started, stopped, frozen or changed.
 //!
-//! Method: `target` finds the processes of the system on this host, `socket` checks that they
-//! answer on the address, `read_back` reads their layers. The CPU accounts are those of all
-//! processes of the cgroup, or of the process and its descendants. The client of a study with an
-//! attached system is in the network namespace of the host, because the address means something
-//! only there, and a link to a namespace of its own would change the network of the system.
+//! Method: `target` finds the processes of the system on this host (`pod` by what the API says of a
+//! pod), `socket` checks that they answer on the address, `read_back` reads their layers. The CPU
+//! accounts are those of all processes of the cgroup, or of the process and its descendants. The
+//! client of a study with an attached system is in the network namespace of the host, because the
+//! address means something only there, and a link to a namespace of its own would change the
+//! network of the system.
 //!
 //! The first process of the system is held by a descriptor: once it has ended, the system is lost,
 //! also when the same pid or the same address belongs to another process by then.
@@ -22,14 +23,19 @@ use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
 };
 
+use self::pod::AttachedPod;
 use self::target::Target;
 use super::contract::{Argument, Runtime};
 use crate::layer::Layers;
 use crate::run_context::RunContext;
 
+mod place;
+mod pod;
 mod read_back;
 mod socket;
 mod target;
+
+pub use pod::place_pods;
 
 pub const RUNTIME: Runtime = Runtime {
     name: tare_lab::layer::Runtime::ATTACHED,
@@ -40,6 +46,14 @@ pub const RUNTIME: Runtime = Runtime {
         ("container", "docker:NAME or podman:NAME: the processes of its cgroup"),
         ("pid", "a process and its descendants"),
         ("cgroup", "path of a cgroup: its processes"),
+        (
+            "pod",
+            "NAMESPACE/NAME of a pod on this node: the processes of its container, or of the one that container names",
+        ),
+        (
+            "port",
+            "port of the pod's own address, in place of address (default: the only port of its container)",
+        ),
         ("address", "IP:PORT, at which the client dials it from the host's network namespace"),
         ("data", "directory of its data, as it sees it (default: its working directory)"),
         ("read_only", "true: nothing is written into it"),
@@ -58,6 +72,12 @@ pub enum AttachedError {
     Target { why: String },
     #[error("environment {environment:?} is not attached")]
     NotStarted { environment: String },
+}
+
+impl AttachedError {
+    fn target(why: String) -> Self {
+        Self::Target { why }
+    }
 }
 
 fn make(
@@ -88,19 +108,28 @@ struct Running {
     proxy: Option<u32>,
     account: Account,
     proxy_account: Account,
+    /// That of the other containers of a pod.
+    sidecar_account: Account,
     /// The layers of the first reading.
     layers: Vec<LayerState>,
 }
 
 impl Attached {
     fn find(&self) -> Result<Running, AttachedError> {
-        let error = |why| AttachedError::Target { why };
+        let error = AttachedError::target;
         let target = Target::find(&self.attach.target, self.context.cgroups()).map_err(error)?;
         let hold = ProcessHandle::open(target.pid)
             .ok_or_else(|| error(format!("process {} has ended", target.pid)))?;
         let proxy = socket::check(&self.attach, &target).map_err(error)?;
-        let (account, proxy_account) = (Account::new(), Account::new());
-        Ok(Running { target, hold, proxy, account, proxy_account, layers: Vec::new() })
+        Ok(Running {
+            target,
+            hold,
+            proxy,
+            account: Account::new(),
+            proxy_account: Account::new(),
+            sidecar_account: Account::new(),
+            layers: Vec::new(),
+        })
     }
 
     fn running(&mut self) -> Result<&mut Running, AttachedError> {
@@ -136,9 +165,9 @@ impl Environment for Attached {
     fn lost(&self) -> Option<String> {
         let running = self.running.as_ref().filter(|running| running.hold.has_ended())?;
         let (target, pid) = (&self.attach.target, running.target.pid);
-        Some(format!(
-            "{target}: its process {pid} has ended while it was measured; the study ends here"
-        ))
+        let of_pod = running.target.pod.as_ref().and_then(AttachedPod::end);
+        let end = of_pod.unwrap_or_else(|| format!("its process {pid} has ended"));
+        Some(format!("{target}: {end} while it was measured; the study ends here"))
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
@@ -154,7 +183,11 @@ impl Environment for Attached {
         let system_cpu_ns = running.account.read(&running.target.pids());
         let proxy = running.proxy.map(|pid| running.proxy_account.read(&[pid]));
         let throttled_ns = running.target.throttled_ns();
-        let layer_cpu_ns = proxy.map(|ns| ("userland proxy".to_string(), ns)).into_iter().collect();
+        let sidecars = running.target.sidecar_pids();
+        let sidecars = sidecars.map(|pids| running.sidecar_account.read(&pids));
+        let parts = [("userland proxy", proxy), ("sidecar", sidecars)];
+        let layer_cpu_ns =
+            parts.into_iter().filter_map(|(name, ns)| Some((name.to_string(), ns?))).collect();
         Ok(Usage { system_cpu_ns, layer_cpu_ns, throttled_ns, ..Usage::default() })
     }
 
@@ -162,7 +195,8 @@ impl Environment for Attached {
         let Some(running) = &self.running else { return Processes::default() };
         let mut system = running.target.pids();
         system.sort_by_key(|pid| *pid != running.target.pid);
-        Processes { system, layer: running.proxy.into_iter().collect() }
+        let sidecars = running.target.sidecar_pids().unwrap_or_default();
+        Processes { system, layer: running.proxy.into_iter().chain(sidecars).collect() }
     }
 
     fn config(&self) -> Option<String> {

@@ -8,10 +8,11 @@ use tare_host::process;
 use tare_lab::environment::{AS_FOUND, LayerState};
 use tare_lab::judge::CPUS_ALLOWED;
 
+use super::pod::{AttachedPod, Sidecar};
 use super::target::Target;
 use crate::layer::confinement;
 use crate::storage::MountView;
-use crate::system::state;
+use crate::system::{WEIGHT, state};
 
 /// Reads every layer of a system. `data` is the directory of its data, as it sees it.
 pub(super) fn read(target: &Target, data: Option<&Path>) -> Vec<LayerState> {
@@ -22,7 +23,7 @@ pub(super) fn read(target: &Target, data: Option<&Path>) -> Vec<LayerState> {
     let path = group.map_or("/".into(), |group| format!("/{}", group.name()));
     let mut layers = vec![
         found("runtime", target.what.clone()),
-        found("network", format!("its namespace {}", namespace(pid, "net"))),
+        found("network", network(target)),
         found("cpu", cpus(pid, group)),
         found("security", format!("Seccomp: {}", field("Seccomp"))),
         found("security.capabilities", capabilities.join(", ")),
@@ -33,6 +34,10 @@ pub(super) fn read(target: &Target, data: Option<&Path>) -> Vec<LayerState> {
         found("storage", storage(target, data)),
     ];
     layers.extend(group.map(|group| found("limits.memory", memory(group))));
+    if let Some(pod) = &target.pod {
+        layers.extend(group.map(|group| found(WEIGHT, weight(group))));
+        layers.push(found("sidecar", sidecars(pod)));
+    }
     layers
 }
 
@@ -48,6 +53,28 @@ fn namespace(pid: u32, kind: &str) -> String {
         Some(inode) => format!("is its own, {kind}:[{inode}]"),
         None => "is unreadable".into(),
     }
+}
+
+/// Returns the network namespace, and what the manifest of a pod says about it.
+fn network(target: &Target) -> String {
+    let own = format!("its namespace {}", namespace(target.pid, "net"));
+    match &target.pod {
+        Some(pod) if pod.found.host_network => format!("hostNetwork: {own}"),
+        Some(pod) => format!("the pod's own, {}: {own}", pod.found.address),
+        None => own,
+    }
+}
+
+fn weight(group: &Cgroup) -> String {
+    let found = group.cpu_weight_found();
+    found.map_or("unreadable".into(), |found| format!("{} {found}", group.cpu_weight_file()))
+}
+
+/// Returns the other containers of a pod that have processes.
+fn sidecars(pod: &AttachedPod) -> String {
+    let text = |one: &Sidecar| format!("{}: {}", one.name, super::named(one.pid));
+    let all: Vec<String> = pod.sidecars.iter().map(text).collect();
+    if all.is_empty() { "none".into() } else { all.join(", ") }
 }
 
 /// Returns the affinity of the first process, the cpuset and the quota.
@@ -76,6 +103,10 @@ fn storage(target: &Target, data: Option<&Path>) -> String {
         Some(path) => (path, "its data"),
         None => (cwd.as_path(), "its working directory"),
     };
-    let seen = MountView::of(target.pid, path, &target.path_of(path));
-    format!("{which} {}: {}", path.display(), seen.text())
+    let view = |path: &Path| MountView::of(target.pid, path, &target.path_of(path)).text();
+    let mut text = format!("{which} {}: {}", path.display(), view(path));
+    for volume in target.pod.iter().flat_map(|pod| &pod.found.volumes) {
+        text += &format!("; {} at {}: {}", volume.kind, volume.path, view(volume.path.as_ref()));
+    }
+    text
 }

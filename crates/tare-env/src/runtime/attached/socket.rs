@@ -8,7 +8,7 @@
 //! Limits: there, a connection of another client at the same moment counts as ours.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,10 +68,15 @@ fn own_namespace() -> Option<u64> {
     process::inode_of_link("/proc/thread-self/ns/net".as_ref())
 }
 
-/// Returns the process that listens on a port in the network namespace of this process.
+/// Returns the process that listens on an address in the network namespace of this process.
 fn listener(address: SocketAddr) -> Option<u32> {
-    let listens =
-        |socket: &Socket| socket.state == State::Listen && socket.local.port() == address.port();
+    // The address of a container belongs to another namespace, whatever listens on its port here.
+    let is_here = UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok();
+    let listens = |socket: &Socket| {
+        let own = socket.local;
+        let is_for = own.ip().is_unspecified() || address.ip() == IpAddr::from(*own.ip());
+        socket.state == State::Listen && own.port() == address.port() && is_here && is_for
+    };
     let wanted: BTreeSet<u64> =
         tcp::sockets("thread-self").into_iter().filter(listens).map(|one| one.inode).collect();
     process::all().into_iter().find(|pid| !tcp::open_inodes(*pid).is_disjoint(&wanted))

@@ -7,10 +7,9 @@ use tare_host::cgroup::{self, Cgroup, Layout};
 use tare_host::{error_line, process};
 use tare_lab::attach::AttachTarget;
 
+use super::place::{below, cgroup_of, folders_of, group_of_container, roots};
+use super::pod::AttachedPod;
 use crate::runtime::docker;
-
-/// The hierarchies of cgroup v1 in which a cgroup is looked for, the best first.
-const CONTROLLERS: [&str; 4] = ["cpu", "memory", "cpuset", "name=systemd"];
 
 /// A system that was found.
 #[derive(Debug)]
@@ -22,6 +21,8 @@ pub(super) struct Target {
     members: Members,
     /// Its cgroup; `None` if the system is in the root of the hierarchies.
     pub(super) group: Option<Cgroup>,
+    /// The pod that it is in, if it was found by it.
+    pub(super) pod: Option<AttachedPod>,
 }
 
 /// Which processes belong to the system.
@@ -42,6 +43,10 @@ impl Target {
         match target {
             AttachTarget::Pid(pid) => Self::of_pid(*pid, cgroups),
             AttachTarget::Container { engine, name } => Self::of_container(engine, name, cgroups),
+            AttachTarget::Pod { namespace, name, container } => {
+                AttachedPod::find(namespace, name, container.as_deref(), cgroups)
+                    .map(|pod| Self::of_pod(pod, cgroups))
+            }
             AttachTarget::Cgroup(path) => {
                 let found = folders_of(cgroups, path);
                 Self::of_folder(found, target, "write its path below the root of the hierarchy")
@@ -71,7 +76,7 @@ impl Target {
         })?;
         let what = format!("process {pid} ({name})");
         let group = cgroup_of(cgroups, pid).map(|(_, path)| path);
-        Ok((Self { pid, what, members: Members::Tree, group: None }, group))
+        Ok((Self { pid, what, members: Members::Tree, group: None, pod: None }, group))
     }
 
     fn of_container(
@@ -89,7 +94,18 @@ impl Target {
             Some((root, path)) => Members::Folder(below(root, path)),
             None => Members::Tree,
         };
-        Ok((Self { pid, what, members, group: None }, own.map(|(_, path)| path)))
+        Ok((Self { pid, what, members, group: None, pod: None }, own.map(|(_, path)| path)))
+    }
+
+    fn of_pod(pod: AttachedPod, cgroups: &Layout) -> (Self, Option<PathBuf>) {
+        let own = group_of_container(cgroups, pod.pid, &pod.found.container_id);
+        let members = match &own {
+            Some((root, path)) => Members::Folder(below(root, path)),
+            None => Members::Tree,
+        };
+        let (pid, what) = (pod.pid, pod.what());
+        let found = Self { pid, what, members, group: None, pod: Some(pod) };
+        (found, own.map(|(_, path)| path))
     }
 
     /// Takes the processes of the first directory that has any. `found` are roots of hierarchies
@@ -118,7 +134,8 @@ impl Target {
             .find_map(processes)
             .ok_or_else(|| format!("{target} has no process in a cgroup of this host; {advice}"))?;
         let what = format!("{target}, {}", super::named(pid));
-        Ok((Self { pid, what, members: Members::Folder(folder), group: None }, Some(path)))
+        let members = Members::Folder(folder);
+        Ok((Self { pid, what, members, group: None, pod: None }, Some(path)))
     }
 
     /// Returns the processes of the system; none once the first one has ended.
@@ -127,6 +144,12 @@ impl Target {
             Members::Tree => process::tree(self.pid),
             Members::Folder(folder) => cgroup::pids_below(folder),
         }
+    }
+
+    /// Returns the processes of the other containers of its pod; `None` if it has none.
+    pub(super) fn sidecar_pids(&self) -> Option<Vec<u32>> {
+        let pod = self.pod.as_ref().filter(|pod| !pod.sidecars.is_empty())?;
+        Some(pod.sidecar_pids())
     }
 
     /// Returns the time for which a quota throttled it, in ns; `None` without a quota.
@@ -141,36 +164,6 @@ impl Target {
         let root = PathBuf::from(format!("/proc/{}/root", self.pid));
         root.join(inside.strip_prefix("/").unwrap_or(inside))
     }
-}
-
-/// Returns the cgroup of a process: the root of the best hierarchy, and the path below it.
-fn cgroup_of(cgroups: &Layout, pid: u32) -> Option<(PathBuf, PathBuf)> {
-    let found = cgroups.of_process(Path::new("/proc"), &pid.to_string()).ok()?;
-    let rank = |root: &PathBuf| roots(cgroups).iter().position(|one| one == root);
-    let known = found.into_iter().filter_map(|(root, path)| Some((rank(&root)?, root, path)));
-    // A process may be in the root of a better one.
-    let best = known.min_by_key(|(rank, _, path)| (path == "/", *rank));
-    best.map(|(_, root, path)| (root, path.into()))
-}
-
-/// Returns the roots of the hierarchies, the best first.
-fn roots(cgroups: &Layout) -> Vec<PathBuf> {
-    let mut roots: Vec<PathBuf> = cgroups.unified().map(Path::to_path_buf).into_iter().collect();
-    roots.extend(CONTROLLERS.iter().filter_map(|name| cgroups.root_of(name)));
-    roots
-}
-
-/// Returns where a cgroup may be: the path as it is, or without the root of a hierarchy.
-fn folders_of(cgroups: &Layout, path: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let roots = roots(cgroups);
-    let own = roots.iter().find_map(|root| path.strip_prefix(root).ok());
-    let path = Path::new("/").join(own.unwrap_or(path));
-    let place = |root: PathBuf| below(&root, &path).is_dir().then(|| (root, path.clone()));
-    roots.into_iter().filter_map(place).collect()
-}
-
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Finds the directories of this name below `folder`.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ExecConfig, Ipam, IpamConfig,
-    NetworkCreateRequest, SystemInfoCgroupDriverEnum, VolumeCreateRequest,
+    ContainerCreateBody, ContainerInspectResponse, ExecConfig, ImageInspect, Ipam, IpamConfig,
+    NetworkCreateRequest, SystemInfo, SystemInfoCgroupDriverEnum, VolumeCreateRequest,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
@@ -103,6 +103,17 @@ pub(super) enum EngineError {
     NoImage { engine: &'static str, name: String },
     #[error("cannot read {} for the image", .path.display())]
     Archive { path: PathBuf, source: io::Error },
+}
+
+impl EngineError {
+    /// Whether the engine does not have what the call names.
+    pub(super) fn is_not_found(&self) -> bool {
+        use bollard::errors::Error::DockerResponseServerError;
+        matches!(
+            self,
+            Self::Call { source: DockerResponseServerError { status_code: 404, .. }, .. }
+        )
+    }
 }
 
 /// A client of an engine.
@@ -269,13 +280,9 @@ impl Engine {
         let inspect = self.client.inspect_image(name);
         let found = self.call(&format!("find the image {name}"), inspect).map_err(|error| {
             let (engine, name) = (self.kind.name(), name.to_string());
-            match error {
-                EngineError::Call {
-                    source:
-                        bollard::errors::Error::DockerResponseServerError { status_code: 404, .. },
-                    ..
-                } => EngineError::NoImage { engine, name },
-                other => other,
+            match error.is_not_found() {
+                true => EngineError::NoImage { engine, name },
+                false => error,
             }
         })?;
         let config = found.config.unwrap_or_default();
@@ -287,6 +294,16 @@ impl Engine {
             .set_working_dir(config.working_dir)
             .set_user(config.user);
         Ok((found.id.unwrap_or_default(), start))
+    }
+
+    /// Returns what the engine says about an image, in the form of its API.
+    pub(super) fn describe_image(&self, name: &str) -> Result<ImageInspect, EngineError> {
+        self.call(&format!("find the image {name}"), self.client.inspect_image(name))
+    }
+
+    /// Returns what the engine says about itself.
+    pub(super) fn describe(&self) -> Result<SystemInfo, EngineError> {
+        self.call("describe itself", self.client.info())
     }
 
     pub(super) fn create(&self, name: &str, body: ContainerCreateBody) -> Result<(), EngineError> {

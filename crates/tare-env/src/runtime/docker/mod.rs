@@ -50,6 +50,7 @@ use tare_lab::layer::Network;
 mod base;
 mod engine;
 mod environment;
+mod inspect;
 mod network;
 mod read_back;
 mod request;
@@ -57,6 +58,7 @@ mod start;
 
 use base::Base;
 use engine::{Engine, Kind};
+pub use inspect::{InspectError, inspect};
 use read_back::InspectedContainer;
 
 pub const RUNTIME: Runtime = Runtime {

@@ -25,7 +25,10 @@
 //!
 //! Freezing is by signal, because a kubelet cannot end a frozen container.
 //!
-//! Limits: one instance; no loaders on other hosts. A pod competes with the weight that the kubelet
+//! Several instances are as many pods, started one after the other. In the pods' own network each
+//! learns its address from the kubelet, and those of the ones before it from Tare.
+//!
+//! Limits: one node; no loaders on other hosts. A pod competes with the weight that the kubelet
 //! gives its class, which is read back: a pod without a request has almost none. A kubelet with
 //! static CPU manager takes the CPUs of pinned pods away from all others while they exist, frozen
 //! or not, so that a study with both on a small node needs `schedule.kind = "trials"`; the
@@ -39,7 +42,7 @@ use tare_host::journal::EntryId;
 use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod, Volume};
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
-use tare_lab::layer::{Cpu, Limit, Network, Quota, Security, User};
+use tare_lab::layer::{Cpu, Limit, Network, Quota, Security, Sidecar, User};
 
 use self::profile::Profile;
 use super::contract::{Argument, Runtime};
@@ -56,6 +59,8 @@ mod read_back;
 mod sidecar;
 mod start;
 mod volume;
+
+pub(super) use start::first_process;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "kubernetes",
@@ -86,8 +91,8 @@ pub const RUNTIME: Runtime = Runtime {
         ("limits", "memory alone, which is also the request"),
         (
             "sidecar",
-            "a second container without requests and limits, so not in a Guaranteed pod; a proxy listens at a port of \
-             its own, to which service, node-port and host-port lead",
+            "a second container; in a Guaranteed pod it has limits too: idle 0.01 CPUs, a proxy as many as the system. A \
+             proxy listens at a port of its own, to which service, node-port and host-port lead",
         ),
         ("cgroup", "only own: the kubelet puts every pod into a cgroup"),
     ],
@@ -284,18 +289,21 @@ fn check(
         let value = format!("{} = {value}", limit.name());
         return refuse("limits", value, "a manifest has a limit of memory alone");
     }
-    let is_limited = !matches!(layers.cpu, Cpu::Shared | Cpu::Request(_));
-    if !spec.sidecar.is_none() && is_limited && layers.limits.memory_bytes.is_some() {
-        let why = "the pod is Guaranteed, so it would need limits too, and be held to them; write cpu = \"shared\" or \
-                   \"request=N..M\"";
-        return refuse("sidecar", spec.sidecar.to_string(), why);
-    }
     if spec.storage.kind == "volume" && !spec.storage.options.is_empty() {
         let why = "the kubelet makes an emptyDir on its own file system";
         return refuse("storage", spec.storage.to_string(), why);
     }
-    if context.reach().is_some() || context.slot().count() > 1 || context.slot().peers().is_some() {
-        let why = "pods have one instance, and loaders on this host";
+    let is_several = context.slot().count() > 1;
+    if is_several && layers.network.is_of_pods() {
+        let why = "clients of several instances dial the pods themselves; write bridge or host";
+        return refuse("network", layers.network.to_string(), why);
+    }
+    if is_several && spec.sidecar == Sidecar::Proxy {
+        let why = "clients of several instances dial the systems themselves; write idle or none";
+        return refuse("sidecar", spec.sidecar.to_string(), why);
+    }
+    if context.reach().is_some() || context.slot().peers().is_some() {
+        let why = "pods are on this host, and so are their loaders";
         return refuse("runtime", spec.runtime.to_string(), why);
     }
     Ok(())

@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tare_host::cgroup::Cgroup;
 use tare_host::tcp::{self, Socket};
 use tare_host::{netns, process};
-use tare_kube::{PodMount, Sidecar as Container};
+use tare_kube::{Amounts, Cpus, PodMount, Sidecar as Container};
 use tare_lab::PartError;
 use tare_lab::environment::LayerState;
 use tare_lab::layer::{Network, Sidecar};
@@ -17,6 +18,12 @@ use super::{KubernetesError, Pod, Running};
 use crate::layer::network;
 use crate::layer::rootfs::PROGRAM;
 use crate::system;
+
+/// What the pause program gets in a Guaranteed pod, where every container needs limits.
+const IDLE: Amounts = Amounts { cpu_milli: 10, memory_bytes: 16 << 20 };
+
+/// What a proxy gets there, beside as much CPU time as the system.
+const PROXY_BYTES: u64 = 64 << 20;
 
 /// How long the proxy may take to accept a connection that the kernel has established.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(1);
@@ -61,13 +68,30 @@ impl Pod {
     ) -> Option<Container> {
         match self.spec.sidecar {
             Sidecar::None => None,
-            Sidecar::Idle => Some(Container { command: Vec::new(), mounts: Vec::new() }),
+            Sidecar::Idle => {
+                let amounts = self.amounts_of_sidecar();
+                Some(Container { command: Vec::new(), mounts: Vec::new(), amounts })
+            }
             Sidecar::Proxy => {
                 let (front, to) = (front.to_string(), listen.to_string());
                 let words = [PROGRAM, "proxy", "--listen", &front, "--to", &to];
                 let command = words.map(String::from).to_vec();
-                Some(Container { command, mounts: vec![program] })
+                let amounts = self.amounts_of_sidecar();
+                Some(Container { command, mounts: vec![program], amounts })
             }
+        }
+    }
+
+    /// Returns the requests and limits of the second container. Without them the pod would not be
+    /// Guaranteed.
+    fn amounts_of_sidecar(&self) -> Option<Amounts> {
+        let (Cpus::Limit(cpu_milli), Some(_)) = (self.cpus, self.layers.limits.memory_bytes) else {
+            return None;
+        };
+        match self.spec.sidecar {
+            Sidecar::None => None,
+            Sidecar::Idle => Some(IDLE),
+            Sidecar::Proxy => Some(Amounts { cpu_milli, memory_bytes: PROXY_BYTES }),
         }
     }
 
@@ -89,6 +113,11 @@ impl Pod {
             true => format!("process {pid} ({name}) in the pod's network namespace"),
             false => "no process in the pod's network namespace".into(),
         };
+        if let (Some(amounts), Some(id)) = (self.amounts_of_sidecar(), &running.pod.sidecar) {
+            let (text, are_in_force) = read_amounts(self.group_of(pid, id)?.as_ref(), amounts);
+            in_force &= are_in_force;
+            found += &format!("; {text}");
+        }
         if wanted == Sidecar::Proxy {
             let (text, ends) = self.read_proxy(running, pid);
             in_force &= ends;
@@ -124,4 +153,21 @@ impl Pod {
             }
         }
     }
+}
+
+/// Reads the limits of a container in its cgroup. Whole CPUs of a static CPU manager have no quota
+/// since Kubernetes 1.33.
+fn read_amounts(group: Option<&Cgroup>, amounts: Amounts) -> (String, bool) {
+    let Some(group) = group else { return ("no cgroup with its id".into(), false) };
+    let memory = group.memory().ok().flatten();
+    let quota = group.bandwidth().ok().flatten();
+    let is_whole = amounts.cpu_milli.is_multiple_of(1000);
+    let is_limited = match quota {
+        Some(quota) => quota.quota_us * 1000 == amounts.cpu_milli * quota.period_us,
+        None => is_whole,
+    };
+    let memory_text = memory.map_or("none".into(), |bytes| format!("{} MiB", bytes >> 20));
+    let quota_text = quota.map_or("none".into(), |quota| quota.to_string());
+    let in_force = memory == Some(amounts.memory_bytes) && is_limited;
+    (format!("memory limit {memory_text}, quota {quota_text}"), in_force)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tare_host::RUN_VARIABLE;
+use tare_host::cgroup::Cgroup;
 use tare_host::journal::Entry;
 use tare_host::memory_policy::PAGES_VARIABLE;
 use tare_host::process;
@@ -20,13 +21,20 @@ use tare_std::units::parse_bytes;
 use super::{KubernetesError, Pod, Running};
 use crate::kubernetes::{KubernetesEntry, data_directory};
 use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
-use crate::layer::network::{self, SystemAddresses};
+use crate::layer::network::{self, NODE_PORT, NodeAddresses, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::storage::At;
 use crate::system::{self, System};
 
 /// The default size of an emptyDir in memory: that of `storage = "tmpfs"`.
 const MEMORY_BYTES: u64 = 1 << 30;
+
+/// The variable with the pod's own address.
+const OWN_ADDRESS: &str = "TARE_POD_ADDRESS";
+
+/// Represents that address in arguments. No pod has it: 192.0.2.0/24 is for documentation (RFC
+/// 5737), and 255 its broadcast address.
+const UNKNOWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 255);
 
 impl Pod {
     /// Starts the system in a new pod and returns where clients reach it.
@@ -51,12 +59,12 @@ impl Pod {
         let host = self.layers.network == Network::Host;
         let reached = if host {
             let address = client.link(journal, context.slot().number(), None)?;
-            let port = match (launch.port, self.spec.sidecar) {
-                (Some(port), _) => network::must_be_free(port)?,
-                (None, Sidecar::Proxy) => network::free_port(Ipv4Addr::LOCALHOST)?,
-                (None, _) => network::free_port(address)?,
+            let free = || match (launch.port, self.spec.sidecar) {
+                (Some(port), _) => network::must_be_free(port),
+                (None, Sidecar::Proxy) => network::free_port(Ipv4Addr::LOCALHOST),
+                (None, _) => network::free_port(address),
             };
-            SocketAddrV4::new(address, port)
+            SocketAddrV4::new(address, context.slot().port(free)?)
         } else {
             SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.inner_port(launch.port)?)
         };
@@ -77,6 +85,7 @@ impl Pod {
         let pod = pod?;
 
         let inside = self.ipv4(&pod.address)?;
+        context.slot().add_pod(inside);
         let address = if host { *front.ip() } else { inside };
         let dialled = published.unwrap_or(SocketAddrV4::new(address, front.port()));
         if !host {
@@ -167,8 +176,12 @@ impl Pod {
         ];
         let sidecar = self.second_container(mounts[0].clone(), front, listen);
         mounts.extend(program.files.iter().map(|file| shown(file, &file.to_string_lossy())));
-        let addresses = SystemAddresses::from(listen);
+        let (addresses, own) = self.addresses(listen);
         let arguments = system::arguments(launch, addresses, DATA, program, None);
+        let arguments = arguments.into_iter().map(|word| match own {
+            Some(own) => word.replace(&own.to_string(), &format!("$({OWN_ADDRESS})")),
+            None => word,
+        });
         // The mark by which `clean` finds the processes of a killed run.
         let mut variables = vec![(RUN_VARIABLE.into(), self.context.run().into())];
         let confinement = self.layers.confinement;
@@ -184,6 +197,7 @@ impl Pod {
             runtime_class: self.runtime_class.as_deref(),
             command: std::iter::once(PROGRAM.to_string()).chain(arguments).collect(),
             variables,
+            address_variable: own.map(|_| OWN_ADDRESS),
             host_network: self.layers.network == Network::Host,
             host_port: (self.layers.network == Network::HostPort).then(|| front.port()),
             without_capabilities: confinement.capabilities == Capabilities::None,
@@ -207,6 +221,23 @@ impl Pod {
         })
     }
 
+    /// Returns the addresses in the arguments of the system, and that among them which represents
+    /// the pod's own, which nobody knows before the pod is there.
+    fn addresses(&self, listen: SocketAddrV4) -> (SystemAddresses, Option<Ipv4Addr>) {
+        let slot = self.context.slot();
+        if slot.count() == 1 {
+            return (listen.into(), None);
+        }
+        if self.layers.network == Network::Host {
+            let nodes = NodeAddresses::on_loopback(listen.port(), slot);
+            return (SystemAddresses { nodes, ..listen.into() }, None);
+        }
+        let own = UNKNOWN_ADDRESS;
+        let all = slot.pods().into_iter().chain([own]).collect();
+        let nodes = NodeAddresses { own, advertised: own, all, port: NODE_PORT };
+        (SystemAddresses { listen, advertised: own, nodes }, Some(own))
+    }
+
     /// Returns what Tare makes on the node for the layers of a pod's rights: the profile. The
     /// kubelet makes the user namespace.
     fn own_confinement(&self) -> Confinement {
@@ -223,16 +254,20 @@ impl Pod {
     /// Returns the processes of the container, found by its first process and by its id, which
     /// names its cgroup.
     fn system(&self, pid: u32, id: &str) -> Result<System, PartError> {
+        Ok(System::new(pid, self.group_of(pid, id)?, None, &self.layers))
+    }
+
+    /// Returns the cgroup of a container, by a process in it.
+    pub(super) fn group_of(&self, pid: u32, id: &str) -> Result<Option<Cgroup>, PartError> {
         let cgroups = self.context.cgroups();
         let paths = cgroups.of_process(Path::new("/proc"), &pid.to_string())?;
         let group = paths.into_iter().find(|(_, path)| path.contains(id));
-        let group = group.map(|(_, path)| cgroups.group(&path));
-        Ok(System::new(pid, group, None, &self.layers))
+        Ok(group.map(|(_, path)| cgroups.group(&path)))
     }
 }
 
 /// Returns the first process of a container: the one whose parent is not in its cgroup.
-fn first_process(id: &str) -> Option<u32> {
+pub(in crate::runtime) fn first_process(id: &str) -> Option<u32> {
     let is_inside = |pid: &u32| {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         !id.is_empty() && groups.contains(id)

@@ -30,6 +30,30 @@ fn one_attached_system_is_a_study() {
     check("cgroup = \"/a/b\"", AttachTarget::Cgroup("/a/b".into()));
     let (engine, name) = ("podman".into(), "db".into());
     check("container = \"podman:db\"", AttachTarget::Container { engine, name });
+    check("pod = \"shop/db-0\"", pod(None));
+    check("pod = \"shop/db-0\", container = \"db\"", pod(Some("db")));
+}
+
+fn pod(container: Option<&str>) -> AttachTarget {
+    let container = container.map(str::to_owned);
+    AttachTarget::Pod { namespace: "shop".into(), name: "db-0".into(), container }
+}
+
+#[test]
+fn pod_has_an_address_of_its_own() {
+    for (words, port, text) in [
+        ("", 0, "attached to container db of pod shop/db-0"),
+        (", port = 9042", 9042, "attached to container db of pod shop/db-0"),
+    ] {
+        let study =
+            read(&attached(&format!("{{ pod = \"shop/db-0\", container = \"db\"{words} }}")));
+        let found = study.attached().next().unwrap();
+        assert_eq!(found.address, format!("0.0.0.0:{port}").parse().unwrap());
+        assert!(found.has_address_of_pod());
+        assert_eq!(Layer::Runtime.text(&study.environments[0]), text);
+        let kept: Attach = serde_json::from_value(serde_json::to_value(found).unwrap()).unwrap();
+        assert_eq!(kept, *found);
+    }
 }
 
 #[test]
@@ -40,12 +64,22 @@ fn mistakes_of_attach_are_refused() {
     };
     let with = |words: &str| attached(&format!("{{ {words} }}"));
     refused(&with("pid = 7"), "address");
-    refused(&with("address = \"10.0.0.5:9042\""), "one of unit, container, pid and cgroup");
+    refused(&with("address = \"10.0.0.5:9042\""), "one of unit, container, pid, cgroup and pod");
     refused(&with("address = \"10.0.0.5:1\", pid = 7, unit = \"a.service\""), "one of unit");
     refused(&with("address = \"db:9042\", pid = 7"), "an IP address and a port");
     refused(&with("address = \"1.1.1.1:1\", container = \"db\""), "write docker:NAME");
     refused(&with("address = \"1.1.1.1:1\", unit = \"redis\""), "such as redis.service");
     refused(&with("address = \"1.1.1.1:1\", cgroup = \"/a/../b\""), "without ..");
+    let anywhere = with("pod = \"shop/db-0\", address = \"0.0.0.0:9042\"");
+    refused(&anywhere, "an IP address and a port");
+    refused(&with("pod = \"db-0\""), "such as shop/redis-0");
+    refused(&with("pod = \"shop/db-0/x\""), "such as shop/redis-0");
+    refused(&with("pod = \"shop/DB\""), "such as shop/redis-0");
+    refused(&with("pod = \"shop/db-0\", container = \"docker:db\""), "one of its containers");
+    refused(&with("pod = \"shop/db-0\", pid = 7"), "one of unit");
+    refused(&with("pod = \"shop/db-0\", port = 0"), "port");
+    refused(&with("pod = \"shop/db-0\", port = 1, address = \"1.1.1.1:1\""), "leave out one");
+    refused(&with("pid = 7, port = 1"), "a port alone is that of a pod");
     let good = with("address = \"1.1.1.1:1\", pid = 7");
     refused(&good.replace("attach =", "cpu = \"pinned\"\nattach ="), "Tare reads its layers");
     refused(&good.replace("rounds = 9", "kind = \"trials\""), "does not start");

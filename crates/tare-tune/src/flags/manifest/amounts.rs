@@ -4,7 +4,7 @@
 //! is the limit, and a pod is Guaranteed if every container has a limit of CPU and of memory that
 //! equals its request.
 
-use super::yaml::Node;
+use crate::flags::yaml::Node;
 use crate::machine::kubelet::quantity;
 
 /// Reads an amount; `None` if it cannot be read.
@@ -53,7 +53,7 @@ pub(super) fn same_amount(a: &str, b: &str, read: ReadAmount) -> bool {
 }
 
 /// Parses an amount of CPU in thousandths of a CPU: `2`, `7500m`, `0.5`.
-pub(super) fn millis(text: &str) -> Option<u64> {
+pub(in crate::flags) fn millis(text: &str) -> Option<u64> {
     let text = text.trim();
     match text.strip_suffix('m') {
         Some(millis) => millis.parse().ok(),

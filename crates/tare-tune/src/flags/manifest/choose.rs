@@ -2,8 +2,8 @@
 //! container.
 
 use super::ManifestError;
-use super::yaml::Node;
 use crate::flags::Engine;
+use crate::flags::yaml::Node;
 
 /// Kinds with pods, and where their pod's specification is.
 const KINDS: &[(&str, &[&str])] = &[

@@ -11,24 +11,24 @@
 
 mod amounts;
 mod choose;
-mod edit;
-mod yaml;
 
 use serde::Serialize;
 use similar::TextDiff;
 use tare_std::cpus::CpuSet;
 
 use super::container::{self, Kind, Setting};
+use super::yaml::edit::{self, Edits, Wanted};
+use super::yaml::{self, Node};
 use super::{
-    Context, Engine, Flag, FlagsError, Host, Instance, InstancesError, Request, instances, wrap,
+    Change, Context, Engine, FlagsError, Host, Instance, InstancesError, Request, change,
+    instances, options,
 };
 use crate::machine::Topology;
 use crate::machine::kubelet::quantity;
 use crate::plan::CpuSets;
-use amounts::{Amounts, ReadAmount, millis, same_amount};
+pub(super) use amounts::millis;
+use amounts::{Amounts, ReadAmount, same_amount};
 use choose::Workload;
-use edit::{Edits, Wanted};
-use yaml::Node;
 
 /// The manifest and what of it is meant.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub struct ManifestDiff {
     /// `StatefulSet/scylla`.
     pub object: String,
     pub container: String,
-    pub changes: Vec<ManifestChange>,
+    pub changes: Vec<Change>,
     /// A unified diff of the file; empty if nothing changes.
     pub diff: String,
     /// Further advice for the user, one or two sentences each.
@@ -57,22 +57,6 @@ pub struct ManifestDiff {
     /// Capabilities that the container gets in addition to the default ones, for a seccomp profile.
     #[serde(skip)]
     pub capabilities: Vec<&'static str>,
-}
-
-/// One changed value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ManifestChange {
-    /// `spec.template.spec.containers[0].resources.limits.cpu`.
-    pub place: String,
-    /// `None` if the file does not have it.
-    pub now: Option<String>,
-    pub wanted: String,
-    /// The benefit, in one or two sentences.
-    pub buys: String,
-    /// The source of that claim.
-    pub source: String,
-    /// The gain that a record shows; empty without one.
-    pub measured: Vec<String>,
 }
 
 /// Why a manifest cannot be changed. Each is one line.
@@ -104,10 +88,6 @@ pub enum ManifestError {
     #[error(transparent)]
     Flags(#[from] FlagsError),
 }
-
-/// Options of a database that decide how it uses its CPUs and its memory. Others of the pods that
-/// Tare writes (directories, addresses) are the user's.
-const OPTIONS: [&str; 4] = ["--smp", "--overprovisioned", "--developer-mode", "--memory"];
 
 /// Returns what would change in a manifest.
 ///
@@ -258,7 +238,7 @@ struct PodChanges<'a> {
     own: Vec<(&'static str, Wanted)>,
     /// Scalars of `args` that are replaced.
     arguments: Vec<(&'a Node, String)>,
-    changes: Vec<ManifestChange>,
+    changes: Vec<Change>,
     notes: Vec<String>,
 }
 
@@ -276,7 +256,7 @@ impl<'a> PodChanges<'a> {
         source: &str,
         measured: &[String],
     ) {
-        self.changes.push(ManifestChange {
+        self.changes.push(Change {
             place,
             now: now.map(str::to_string),
             wanted: wanted.to_string(),
@@ -431,12 +411,7 @@ impl<'a> PodChanges<'a> {
 
     /// Adds the database's options to `args`.
     fn options(&mut self, instance: &Instance) -> Result<(), ManifestError> {
-        let options = self.context.engine_options(instance, false)?;
-        let wanted = options.into_iter().filter(|option| {
-            let name = option.text.split('=').next().unwrap_or_default();
-            OPTIONS.contains(&name)
-        });
-        let wanted: Vec<_> = wanted.collect();
+        let wanted = options::wanted(&self.context, instance, false)?;
         // The database of Tare's own image is an argument of its program, so its command stays.
         let command = self.container.at(&["command"]).map(Node::items).unwrap_or_default();
         let plain = command.iter().all(|word| word.text().is_some_and(|word| !word.contains("--")));
@@ -451,37 +426,20 @@ impl<'a> PodChanges<'a> {
             return Ok(());
         }
         let items = self.container.at(&["args"]).map(Node::items).unwrap_or_default();
+        let words: Vec<Option<&str>> = items.iter().map(Node::text).collect();
         let mut missing = Vec::new();
         for option in wanted {
-            let name = option.text.split('=').next().unwrap_or_default();
-            let is = |item: &&Node| {
-                let text = item.text().unwrap_or_default();
-                text == name || text.strip_prefix(name).is_some_and(|rest| rest.starts_with('='))
-            };
-            let found = items.iter().position(|item| is(&item));
-            let place = format!("{}.args", self.place);
-            let Flag { text, buys, source, measured } = &option;
-            match found {
-                None => {
-                    missing.push(text.clone());
-                    self.record(place, None, text, buys, source, measured);
-                }
-                Some(at) if items[at].text() == Some(text) => {}
-                Some(at) => {
-                    // `--smp 4` as two items: the value is replaced.
-                    let value = items.get(at + 1).filter(|next| {
-                        let text = next.text().unwrap_or("--");
-                        items[at].text() == Some(name) && !text.starts_with('-')
-                    });
-                    let wanted = text.split_once('=').map_or("", |(_, value)| value);
-                    let (node, written) = match value {
-                        Some(next) if next.text() == Some(wanted) => continue,
-                        Some(next) => (next, edit::quote(wanted)),
-                        None => (&items[at], edit::quote(text)),
-                    };
-                    self.arguments.push((node, written));
-                    self.record(place, node.text(), text, buys, source, measured);
-                }
+            let Some(found) = options::compare(&words, &option.text) else { continue };
+            let now = found.at.and_then(|at| words[at]);
+            self.changes.push(Change::of(
+                &format!("{}.args", self.place),
+                now,
+                &option.text,
+                &option,
+            ));
+            match found.at {
+                None => missing.push(found.word),
+                Some(at) => self.arguments.push((&items[at], edit::quote(&found.word))),
             }
         }
         if !missing.is_empty() {
@@ -525,34 +483,6 @@ impl ManifestDiff {
     /// what is above it.
     pub fn text(&self) -> String {
         let what = format!("{}, container {}, in {}", self.object, self.container, self.file);
-        let mut text = match self.changes.len() {
-            0 => wrap(&format!("{what}: nothing to change"), "# "),
-            1 => wrap(&format!("{what}: 1 change"), "# "),
-            count => wrap(&format!("{what}: {count} changes"), "# "),
-        };
-        // Changes with one reason share it.
-        for group in self.changes.chunk_by(|a, b| (&a.buys, &a.source) == (&b.buys, &b.source)) {
-            let Some(ManifestChange { buys, source, measured, .. }) = group.first() else {
-                continue;
-            };
-            let places = group.iter().map(|change| {
-                let ManifestChange { place, now, wanted, .. } = change;
-                let now = now.as_ref().map(|now| format!("{now} -> ")).unwrap_or_default();
-                format!("{place}: {now}{wanted}")
-            });
-            let places = places.collect::<Vec<_>>().join("; ");
-            let mut words = format!("{places}. {buys} [{source}]");
-            for sentence in measured {
-                words += &format!(" Measured: {sentence}");
-            }
-            text += &wrap(&words, "#   ").replacen("#   ", "# - ", 1);
-        }
-        if !self.notes.is_empty() {
-            text += "#\n# Notes\n";
-        }
-        for note in &self.notes {
-            text += &wrap(note, "#   ").replacen("#   ", "# - ", 1);
-        }
-        text + &self.diff
+        change::text(&what, &self.changes, &self.notes, &self.diff)
     }
 }

@@ -19,13 +19,16 @@ use crate::signals;
 use crate::stream::Output;
 
 mod output;
+mod spec;
 
 /// How long to wait until the database accepts connections.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    if let Some(LoadTask::Merge(options)) = &options.task {
-        return output::merge(options, out);
+    match &options.task {
+        Some(LoadTask::Merge(options)) => return output::merge(options, out),
+        Some(LoadTask::Spec(options)) => return spec::run(options, out),
+        None => {}
     }
     if let Some(name) = &options.workload.show {
         out.write_all(shipped_text(name)?.as_bytes())?;

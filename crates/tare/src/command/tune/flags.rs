@@ -12,7 +12,9 @@ use tare_tune::plan::{Options, cpus};
 use tare_tune::planner::read_machine;
 use tare_tune::snapshot::Snapshot;
 
-use super::{gains, manifest, options};
+use super::found::{self, Inputs};
+use super::sources::Sources;
+use super::{gains, options};
 use crate::cli::TuneFlags;
 use crate::command::report;
 use crate::exit::{Exit, ExitWith, exit_error};
@@ -33,9 +35,8 @@ const LIVE_FILES: [&str; 7] = [
 ];
 
 pub(crate) fn run(arguments: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    // The command line accepts only known names.
-    let Some(consumer) = flags::consumer(&arguments.consumer) else { return Ok(Exit::Usage) };
-    let sources = manifest::Sources::of(arguments, consumer)?;
+    let sources = Sources::of(arguments)?;
+    let consumer = sources.consumer;
     let mut snapshot = options::snapshot(arguments.snapshot.as_ref())?;
     if arguments.snapshot.is_none() {
         add_live_files(&mut snapshot);
@@ -62,22 +63,29 @@ pub(crate) fn run(arguments: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<
         (request.measured, notes) = gains::read(&record, &name, consumer.name());
     }
     let host = Host::read(&snapshot);
-    if let Some(path) = sources.manifest {
-        let text = manifest::read(path)?;
-        let diff =
-            manifest::diff(path, &text, arguments, &request, &machine.topology, &cpus, &host);
-        let mut diff = diff?;
-        diff.notes.extend(notes);
+    if let Some(subject) = &sources.subject {
+        let moby = match &request.seccomp {
+            Some(_) => serde_json::from_str(&profile(ProfileForm::Moby, &[], &snapshot)?)?,
+            None => serde_json::Value::Null,
+        };
+        let inputs = Inputs {
+            request: &request,
+            topology: &machine.topology,
+            cpus: &cpus,
+            host: &host,
+            profile: Some(&moby),
+        };
+        let mut diff = found::diff(subject, arguments, inputs)?;
+        diff.notes().extend(notes);
         if let Some(path) = &request.seccomp {
-            let profile = profile(consumer.profile_form(), &diff.capabilities, &snapshot)?;
+            let profile = profile(consumer.profile_form(), diff.capabilities(), &snapshot)?;
             write_profile(Path::new(path), &profile)?;
         }
-        return match arguments.json {
-            true => writeln!(out, "{}", serde_json::to_string_pretty(&diff)?),
-            false => write!(out, "{}", diff.text()),
+        match arguments.json {
+            true => writeln!(out, "{}", serde_json::to_string_pretty(&diff)?)?,
+            false => write!(out, "{}", diff.text())?,
         }
-        .map(|()| Exit::Success)
-        .map_err(Into::into);
+        return Ok(Exit::Success);
     }
     let written = flags::write(consumer, &request, &machine.topology, &cpus, &host);
     let mut written = written.map_err(|error| flags_error(error, consumer))?;

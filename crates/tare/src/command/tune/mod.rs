@@ -3,17 +3,19 @@
 mod apply;
 mod daemon;
 mod flags;
+mod found;
 mod gains;
 mod kubelet;
-mod manifest;
 mod options;
 mod outcome;
 mod persist;
 mod plan;
 mod prove;
 mod revert;
+mod sources;
 mod status;
 mod table;
+mod unit;
 mod verify;
 
 use std::io::Write;

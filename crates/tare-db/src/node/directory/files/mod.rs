@@ -35,6 +35,9 @@ pub(crate) struct ShardFiles {
     /// The file that was read last while the store was opened, open for reads through the page
     /// cache.
     read: RefCell<Option<(FileId, File)>>,
+    /// The simulator has the files, and none is opened here.
+    #[cfg(feature = "simulation")]
+    is_simulated: bool,
 }
 
 /// An operation with the file that it concerns.
@@ -52,6 +55,14 @@ pub(crate) struct FileWork {
 pub(crate) struct FileDone {
     pub(crate) completion: Completion,
     made: Option<(FileId, File)>,
+}
+
+#[cfg(feature = "simulation")]
+impl FileDone {
+    /// An operation that the simulator has carried out.
+    pub(crate) fn simulated(completion: Completion) -> Self {
+        Self { completion, made: None }
+    }
 }
 
 impl ShardDirectory {
@@ -107,11 +118,27 @@ impl ShardDirectory {
 impl ShardFiles {
     pub(crate) fn new(path: PathBuf, direct: bool) -> Self {
         let folder = Arc::new(ShardDirectory { path, direct });
-        Self { folder, open: BTreeMap::new(), read: RefCell::new(None) }
+        Self {
+            folder,
+            open: BTreeMap::new(),
+            read: RefCell::new(None),
+            #[cfg(feature = "simulation")]
+            is_simulated: false,
+        }
+    }
+
+    /// Files that only the simulator has.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated() -> Self {
+        Self { is_simulated: true, ..Self::new(PathBuf::new(), true) }
     }
 
     /// Adds the file to an operation. If the file cannot be opened, the operation ends at once.
     pub(crate) fn work(&mut self, op: Op) -> Result<FileWork, Completion> {
+        #[cfg(feature = "simulation")]
+        if self.is_simulated {
+            return Ok(FileWork { op, file: None, folder: Arc::clone(&self.folder) });
+        }
         let file = match &op.kind {
             OpKind::Create { .. } | OpKind::Truncate { .. } | OpKind::Remove => {
                 self.open.remove(&op.file)

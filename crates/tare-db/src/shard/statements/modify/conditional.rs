@@ -9,17 +9,20 @@ use tare_cql::wire::Consistency;
 use tare_store::{Pins, Ticket};
 
 use super::elements::put_changes;
-use super::payloads::check_bytes;
-use super::{Targets, WriteTime, put_cells, targets, ttl_s};
+use super::{Targets, put_cells, targets, ttl_s};
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
 use crate::query::bind::BoundValues;
-use crate::query::conditional::{ConditionalBuilder, ConditionalWrite, RowChange};
+use crate::query::conditional::{ConditionalBuilder, ConditionalWrite};
 use crate::query::failure::Failure;
+use crate::query::payload::check_bytes;
 use crate::query::plan::{Condition, Conditional, Modify, Plan, Prepared};
 use crate::query::planner::CONDITIONAL_TIMESTAMP;
 use crate::query::read_task::Origin;
 use crate::query::ring::owner;
+use crate::query::row_change::RowChange;
+use crate::query::row_operation;
+use crate::query::write_time::WriteTime;
 use crate::shard::message::Message;
 use crate::shard::reads::Suspended;
 use crate::shard::{Conn, Shard};
@@ -61,7 +64,7 @@ impl Shard {
         for (prepared, values) in items {
             let bound = BoundValues::new(prepared, values, || self.call_context())?;
             match &prepared.plan {
-                Plan::Modify(modify) => {
+                Plan::Modify(modify) | Plan::ReadWrite(modify) => {
                     add(&mut builder, modify, None, &bound, settings, || self.call_context())?
                 }
                 Plan::Conditional(Conditional { statements, is_batch: false }) => {
@@ -144,9 +147,9 @@ impl Shard {
     ) -> Result<Attempt, Failure> {
         let Some(read) = write.read(&mut self.store, pins)? else { return Ok(Attempt::Missing) };
         let mut ticket = None;
-        if read.holds && write.has_changes() {
+        if read.holds {
             let timestamp = self.timestamp().max(read.latest.saturating_add(1));
-            ticket = Some(write.apply(&mut self.store, timestamp)?);
+            ticket = write.apply(&mut self.store, &read, timestamp)?;
         }
         let waits = self.settings.durability == Durability::Sync;
         Ok(Attempt::Decided(write.answer(&read), ticket.filter(|_| waits)))
@@ -160,33 +163,60 @@ fn add(
     condition: Option<&Condition>,
     bound: &BoundValues<'_>,
     settings: &Settings<'_>,
-    context: impl FnMut() -> CallContext,
+    mut context: impl FnMut() -> CallContext,
 ) -> Result<(), Failure> {
     check_consistency(modify, settings)?;
     if modify.timestamp.is_some() {
         return Err(Failure::invalid(CONDITIONAL_TIMESTAMP));
     }
-    let Targets { keys, rows, ranges } = targets(modify, bound)?;
-    builder.enter(&modify.table, keys)?;
-    if let (Some(condition), [clustering]) = (condition, &rows[..]) {
-        builder.check(clustering, condition, bound)?;
+    let targets = targets(modify, bound)?;
+    builder.enter(&modify.table, &targets.keys)?;
+    if targets.rows.iter().any(|clustering| !clustering.is_empty()) {
+        builder.name_rows();
     }
+    if let Some(condition) = condition {
+        let clustering = targets.rows.first().map_or(&[][..], |clustering| clustering);
+        builder.check(clustering, condition, bound)?;
+        let is_static = targets.rows.iter().any(Vec::is_empty);
+        if modify.statics.is_some() || is_static && !modify.table.statics.is_empty() {
+            builder.show_statics();
+        }
+    }
+    put(builder, modify, targets, bound, &mut context)?;
+    match &modify.statics {
+        Some(statics) => {
+            let targets = super::targets(statics, bound)?;
+            put(builder, statics, targets, bound, &mut context)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Adds the changes of a statement to a transaction.
+fn put(
+    builder: &mut ConditionalBuilder,
+    modify: &Modify,
+    Targets { rows, ranges, .. }: Targets,
+    bound: &BoundValues<'_>,
+    context: impl FnMut() -> CallContext,
+) -> Result<(), Failure> {
     let now_s = builder.now_s();
     // Timestamps are added to that of the transaction when it is applied.
-    let stamp = WriteTime { timestamp: 0, now_s, ttl_s: ttl_s(modify, bound)? };
+    let time = WriteTime { timestamp: 0, now_s, ttl_s: ttl_s(modify, bound)? };
     let mut cells = Vec::new();
-    put_cells(&mut cells, &modify.action, bound, stamp);
-    put_changes(&mut cells, &modify.collections, bound, stamp, context)?;
-    if cells.is_empty() {
+    put_cells(&mut cells, &modify.action, bound, time);
+    put_changes(&mut cells, &modify.collections, bound, time, context)?;
+    let operations = row_operation::bind(&modify.operations, bound)?;
+    if cells.is_empty() && operations.is_empty() {
         return Ok(());
     }
     let rows = rows.into_iter().map(|clustering| {
-        let cells = cells.clone();
-        RowChange::Row { clustering, cells }
+        let (cells, operations) = (cells.clone(), operations.clone());
+        RowChange::Row { clustering, cells, operations, time }
     });
     let ranges = ranges.into_iter().map(|slice| RowChange::Range { slice, deleted_s: now_s });
     for change in rows.chain(ranges) {
-        check_bytes(builder.change(change))?;
+        check_bytes(builder.change(change)?)?;
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use tare_cql::types::Type;
 use tare_cql::wire::Value;
 use tare_store::cells::{self, Cell, Content, PATH_BYTES_MAX};
 
-use super::WriteTime;
 use crate::query::bind::BoundValues;
 use crate::query::collections::key_of;
 use crate::query::failure::Failure;
 use crate::query::key_encoding;
 use crate::query::plan::{CollectionChange, CollectionWrite};
+use crate::query::write_time::WriteTime;
 
 /// Time UUIDs of prepended elements count back from 2010-01-01, in microseconds, so that they come
 /// before those of appended ones, as in Cassandra (its `Lists`).

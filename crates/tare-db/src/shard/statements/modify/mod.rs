@@ -7,6 +7,7 @@
 mod conditional;
 mod elements;
 mod payloads;
+mod read_write;
 
 use std::sync::Arc;
 
@@ -14,52 +15,29 @@ use tare_cql::request::{BatchKind, Settings, Values};
 use tare_cql::response::{Reply, encode_void};
 use tare_cql::token::Token;
 use tare_cql::wire::{Consistency, Value};
-use tare_store::cells::{self, Cell, Content};
+use tare_store::cells::{self, Cell};
 use tare_store::{Change, Mutation, RangeTombstone, Ticket};
 
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
 use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, without_static_row};
+use crate::query::catalog::Table;
 use crate::query::failure::Failure;
 use crate::query::options::TTL_MAX_S;
+use crate::query::payload::append;
 use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Slices, Source};
+use crate::query::planner::check_batch;
 use crate::query::read_task::Origin;
 use crate::query::ring::owner;
+use crate::query::row_change::RowChange;
+use crate::query::row_operation::{self, RowOperation};
 use crate::query::warning::Warnings;
+use crate::query::write_time::WriteTime;
 use crate::shard::message::Message;
 use crate::shard::writes::WriteClient;
 use crate::shard::{Conn, Shard};
 use elements::put_changes;
-use payloads::{ShardPayloads, append};
-
-/// The times of a write.
-#[derive(Clone, Copy, Debug)]
-struct WriteTime {
-    /// Timestamp of its cells, in microseconds or whatever the client chose.
-    timestamp: i64,
-    /// Seconds since the Unix epoch.
-    now_s: u32,
-    /// Seconds to live; 0 means for ever.
-    ttl_s: u32,
-}
-
-impl WriteTime {
-    /// The content of a cell with a value.
-    #[inline]
-    fn content<'v>(&self, value: &'v [u8]) -> Content<'v> {
-        match self.ttl_s {
-            0 => Content::Live(value),
-            ttl_s => {
-                let expires_s = self.now_s.saturating_add(ttl_s);
-                Content::Expiring { value, ttl_s, expires_s }
-            }
-        }
-    }
-
-    fn dead(&self) -> Content<'static> {
-        Content::Dead { since_s: self.now_s }
-    }
-}
+use payloads::ShardPayloads;
 
 impl Shard {
     #[inline]
@@ -112,26 +90,24 @@ impl Shard {
         items: &[(Arc<Prepared>, Values<'_>)],
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
-        if kind == BatchKind::Counter {
-            return Err(Failure::invalid("counters are not supported"));
-        }
+        check_batch(kind, false, items.iter().flat_map(|(prepared, _)| prepared.plan.writes()))?;
         if items.iter().any(|(prepared, _)| matches!(prepared.plan, Plan::Conditional(_))) {
             return self.conditional_batch(conn, reply, items, settings);
         }
         let settings = self.with_timestamp(settings);
         let mut payloads = ShardPayloads::default();
         for (prepared, values) in items {
-            let Plan::Modify(modify) = &prepared.plan else { return Err(not_a_write()) };
+            let (Plan::Modify(modify) | Plan::ReadWrite(modify)) = &prepared.plan else {
+                return Err(not_a_write());
+            };
             check_consistency(modify, &settings)?;
             let bound = BoundValues::new(prepared, values, || self.call_context())?;
             let stamp = self.stamp(modify, None, &bound, &settings)?;
             self.collect(&mut payloads, modify, &bound, stamp)?;
         }
-        let tables = items.iter().filter_map(|(prepared, _)| match &prepared.plan {
-            Plan::Modify(modify) => Some(&*modify.table),
-            _ => None,
-        });
-        let warnings = payloads.warnings(kind == BatchKind::Unlogged, tables);
+        let writes = items.iter().flat_map(|(prepared, _)| prepared.plan.writes());
+        let tables = writes.map(|modify| &*modify.table);
+        let warnings = payloads.warnings(kind != BatchKind::Logged, tables);
         self.write_payloads(conn, reply, payloads, warnings)
     }
 
@@ -152,7 +128,7 @@ impl Shard {
             self.collect(&mut payloads, modify, bound, stamp)?;
         }
         let tables = batch.statements.iter().map(|modify| &*modify.table);
-        let warnings = payloads.warnings(batch.unlogged, tables);
+        let warnings = payloads.warnings(batch.kind != BatchKind::Logged, tables);
         self.write_payloads(conn, reply, payloads, warnings)
     }
 
@@ -214,30 +190,27 @@ impl Shard {
         if let Some(statics) = &modify.statics {
             self.collect(payloads, statics, bound, stamp)?;
         }
-        let table = &modify.table;
-        let Targets { keys, rows, ranges } = targets(modify, bound)?;
-        let mut row = Vec::new();
-        self.put_cells(&mut row, modify, bound, stamp)?;
-        let WriteTime { timestamp, now_s: deleted_s, .. } = stamp;
-        if row.is_empty() {
-            return Ok(());
-        }
+        let targets = targets(modify, bound)?;
+        let operations = row_operation::bind(&modify.operations, bound)?;
         let shards = self.shared.mailboxes.len();
-        for PartitionKey { token, key } in &keys {
-            let shard = owner(*token, shards);
-            payloads.note_partition(*token);
-            let mut add = |change| {
-                payloads.add(shard, &Mutation { table: table.store, token: *token, key, change })
-            };
-            for clustering in &rows {
-                add(Change::Row { clustering, cells: &row })?;
+        let mut cells = Vec::new();
+        if !modify.is_counter {
+            self.put_cells(&mut cells, modify, bound, stamp)?;
+            if !cells.is_empty() {
+                targets.collect(payloads, (&modify.table, shards), &cells, stamp)?;
+                cells.clear();
             }
-            for (from, to) in &ranges {
-                let to = to.as_deref();
-                add(Change::Range(RangeTombstone { from, to, timestamp, deleted_s }))?;
+            if operations.is_empty() {
+                return Ok(());
+            }
+        } else {
+            // The timestamps are added to that of the shard that owns the counter.
+            self.put_cells(&mut cells, modify, bound, WriteTime { timestamp: 0, ..stamp })?;
+            if cells.is_empty() && operations.is_empty() {
+                return Ok(());
             }
         }
-        Ok(())
+        targets.collect_late(payloads, (&modify.table, shards), (&cells, &operations), stamp)
     }
 
     #[inline]
@@ -306,6 +279,57 @@ struct Targets {
     ranges: Vec<OwnedSlice>,
 }
 
+impl Targets {
+    /// Adds the mutations that write these cells.
+    fn collect(
+        &self,
+        payloads: &mut ShardPayloads,
+        (table, shards): (&Table, usize),
+        cells: &[u8],
+        stamp: WriteTime,
+    ) -> Result<(), Failure> {
+        let WriteTime { timestamp, now_s: deleted_s, .. } = stamp;
+        for PartitionKey { token, key } in &self.keys {
+            let shard = owner(*token, shards);
+            payloads.note_partition(*token);
+            let mut add = |change| {
+                payloads.add(shard, &Mutation { table: table.store, token: *token, key, change })
+            };
+            for clustering in &self.rows {
+                add(Change::Row { clustering, cells })?;
+            }
+            for (from, to) in &self.ranges {
+                let to = to.as_deref();
+                add(Change::Range(RangeTombstone { from, to, timestamp, deleted_s }))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds changes that need what their shards have stored.
+    fn collect_late(
+        &self,
+        payloads: &mut ShardPayloads,
+        (table, shards): (&Arc<Table>, usize),
+        (cells, operations): (&[u8], &[RowOperation]),
+        time: WriteTime,
+    ) -> Result<(), Failure> {
+        for key in &self.keys {
+            let shard = owner(key.token, shards);
+            payloads.note_partition(key.token);
+            let mut add = |change| payloads.add_late(shard, (table, key), change, time.now_s);
+            for clustering in &self.rows {
+                let (cells, operations) = (cells.to_vec(), operations.to_vec());
+                add(RowChange::Row { clustering: clustering.clone(), cells, operations, time })?;
+            }
+            for slice in &self.ranges {
+                add(RowChange::Range { slice: slice.clone(), deleted_s: time.now_s })?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn targets(modify: &Modify, bound: &BoundValues<'_>) -> Result<Targets, Failure> {
     let table = &modify.table;
     let keys = match &modify.partitions {
@@ -346,7 +370,16 @@ fn not_a_write() -> Failure {
 #[inline]
 fn check_consistency(modify: &Modify, settings: &Settings<'_>) -> Result<(), Failure> {
     if matches!(settings.consistency, Consistency::Serial | Consistency::LocalSerial) {
-        return Err(Failure::invalid("You must use conditional updates for serializable writes"));
+        return Err(Failure::invalid(match modify.is_counter {
+            true => "Counter operations are inherently non-serializable",
+            false => "You must use conditional updates for serializable writes",
+        }));
+    }
+    if settings.consistency == Consistency::Any && modify.is_counter {
+        return Err(Failure::Invalid(format!(
+            "Consistency level ANY is not yet supported for counter table {}",
+            modify.table.name
+        )));
     }
     modify.replicas.check(settings.consistency)
 }

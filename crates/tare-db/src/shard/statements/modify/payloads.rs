@@ -1,23 +1,29 @@
 //! A write to several shards: one payload of a log entry for each of them.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tare_cql::response::Reply;
 use tare_store::Mutation;
-use tare_store::entry::{KEY_BYTES_MAX, encode_payload, payload_bytes};
 
+use crate::query::bind::PartitionKey;
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
+use crate::query::payload::{append, check_bytes};
+use crate::query::read_task::Origin;
+use crate::query::read_write::{LateChanges, ReadWrite};
+use crate::query::row_change::RowChange;
 use crate::query::warning::{self, Warnings, answer_void};
 use crate::shard::writes::{MultiShardWrite, WriteClient};
 use crate::shard::{Conn, Shard};
-
-/// Bytes of mutations that one statement or batch may have: half a segment of the commit log, as in
-/// Cassandra. A request cannot hold more either.
-const WRITE_BYTES_MAX: usize = 16 << 20;
 
 /// The payloads of a write, one log entry for each shard.
 #[derive(Debug, Default)]
 pub(super) struct ShardPayloads {
     by_shard: Vec<(usize, Vec<u8>)>,
+    /// Changes that need what their shard has stored, by the shard, and the time of the request.
+    late: BTreeMap<usize, LateChanges>,
+    now_s: u32,
     bytes: usize,
     /// Tokens of the partitions that are written to; one may occur more than once.
     tokens: Vec<i64>,
@@ -29,12 +35,22 @@ impl Shard {
         &mut self,
         conn: &mut Conn,
         reply: Reply,
-        payloads: ShardPayloads,
+        mut payloads: ShardPayloads,
         warnings: Warnings,
     ) -> Result<(), Failure> {
         self.telemetry.counters.writes += 1;
         let mut write = MultiShardWrite { shards_left: 0, failure: None, warnings };
         for (shard, payload) in payloads.by_shard {
+            if let Some(changes) = payloads.late.remove(&shard) {
+                let origin = Origin { shard: self.number, conn: conn.id, reply };
+                let (begun_ns, now_s) = (self.now.monotonic_ns, payloads.now_s);
+                let part = ReadWrite { origin, begun_ns, now_s, payload, changes };
+                match self.begin_read_write(shard, Box::new(part)) {
+                    Ok(is_done) => write.shards_left += usize::from(!is_done),
+                    Err(failure) => write.failure = Some(failure),
+                }
+                continue;
+            }
             if shard != self.number {
                 write.shards_left += 1;
                 self.send_write(conn, reply, shard, payload);
@@ -82,6 +98,26 @@ impl ShardPayloads {
     }
 
     pub(super) fn add(&mut self, shard: usize, mutation: &Mutation<'_>) -> Result<(), Failure> {
+        let bytes = append(self.payload(shard), mutation)?;
+        self.bytes += bytes;
+        check_bytes(self.bytes)
+    }
+
+    /// Adds a change that needs what the shard has stored.
+    pub(super) fn add_late(
+        &mut self,
+        shard: usize,
+        (table, key): (&Arc<Table>, &PartitionKey),
+        change: RowChange,
+        now_s: u32,
+    ) -> Result<(), Failure> {
+        self.payload(shard);
+        self.now_s = now_s;
+        self.bytes += self.late.entry(shard).or_default().add(table, key, change)?;
+        check_bytes(self.bytes)
+    }
+
+    fn payload(&mut self, shard: usize) -> &mut Vec<u8> {
         let at = match self.by_shard.iter().position(|(known, _)| *known == shard) {
             Some(at) => at,
             None => {
@@ -89,32 +125,6 @@ impl ShardPayloads {
                 self.by_shard.len() - 1
             }
         };
-        self.bytes += append(&mut self.by_shard[at].1, mutation)?;
-        check_bytes(self.bytes)
+        &mut self.by_shard[at].1
     }
-}
-
-/// Refuses a write that is too large.
-pub(super) fn check_bytes(bytes: usize) -> Result<(), Failure> {
-    if bytes > WRITE_BYTES_MAX {
-        return Err(Failure::Invalid(format!(
-            "Batch too large: its writes are more than {WRITE_BYTES_MAX} bytes"
-        )));
-    }
-    Ok(())
-}
-
-/// Appends a mutation to the payload of a log entry. Returns the number of bytes that it added.
-pub(super) fn append(payload: &mut Vec<u8>, mutation: &Mutation<'_>) -> Result<usize, Failure> {
-    let bytes = mutation.longest_key_bytes();
-    if bytes > KEY_BYTES_MAX {
-        return Err(Failure::Invalid(format!(
-            "Key length of {bytes} is longer than maximum of {KEY_BYTES_MAX}"
-        )));
-    }
-    let mutations = std::slice::from_ref(mutation);
-    let (from, bytes) = (payload.len(), payload_bytes(mutations));
-    payload.resize(from + bytes, 0);
-    encode_payload(mutations, &mut payload[from..]);
-    Ok(bytes)
 }

@@ -4,6 +4,8 @@
 //! Method: the events of the parser below `serde-saphyr` become nodes. Scalars keep their text
 //! after escapes. Limits: files with more than `DEPTH_MAX` levels are refused.
 
+pub(in crate::flags) mod edit;
+
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 
 /// The most levels of a file; manifests of Kubernetes have less than twenty.
@@ -11,19 +13,19 @@ const DEPTH_MAX: usize = 64;
 
 /// A node of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub(in crate::flags) struct Node {
     /// The bytes of its text in the file.
-    pub(super) start: usize,
-    pub(super) end: usize,
+    pub(in crate::flags) start: usize,
+    pub(in crate::flags) end: usize,
     /// The column of its first character, from 0.
-    pub(super) column: usize,
+    pub(in crate::flags) column: usize,
     /// Whether another place of the file may refer to it.
-    pub(super) anchored: bool,
-    pub(super) content: Content,
+    pub(in crate::flags) anchored: bool,
+    pub(in crate::flags) content: Content,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Content {
+pub(in crate::flags) enum Content {
     /// `plain`: without quotes, and not a block.
     Scalar {
         text: String,
@@ -43,7 +45,7 @@ pub(super) enum Content {
 }
 
 /// Parses a file. Returns its documents; an error is one line.
-pub(super) fn parse(text: &str) -> Result<Vec<Node>, String> {
+pub(in crate::flags) fn parse(text: &str) -> Result<Vec<Node>, String> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
@@ -123,7 +125,7 @@ impl Builder {
 
 impl Node {
     /// Returns the text of a scalar that is not null.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(in crate::flags) fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Scalar { text, .. } if !self.is_null() => Some(text),
             _ => None,
@@ -131,23 +133,23 @@ impl Node {
     }
 
     /// Whether it is null: nothing, `~` or `null` (YAML 1.2, core schema).
-    pub(super) fn is_null(&self) -> bool {
+    pub(in crate::flags) fn is_null(&self) -> bool {
         matches!(&self.content, Content::Scalar { text, plain: true }
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
     /// Returns the entry of a map: key and value.
-    pub(super) fn entry(&self, key: &str) -> Option<&(Node, Node)> {
+    pub(in crate::flags) fn entry(&self, key: &str) -> Option<&(Node, Node)> {
         self.entries().iter().find(|(found, _)| found.text() == Some(key))
     }
 
     /// Returns the value at a path of keys.
-    pub(super) fn at(&self, path: &[&str]) -> Option<&Node> {
+    pub(in crate::flags) fn at(&self, path: &[&str]) -> Option<&Node> {
         path.iter().try_fold(self, |node, key| node.entry(key).map(|(_, value)| value))
     }
 
     /// Returns the entries of a map; none for anything else.
-    pub(super) fn entries(&self) -> &[(Node, Node)] {
+    pub(in crate::flags) fn entries(&self) -> &[(Node, Node)] {
         match &self.content {
             Content::Map { entries, .. } => entries,
             _ => &[],
@@ -155,7 +157,7 @@ impl Node {
     }
 
     /// Returns the items of a list; none for anything else.
-    pub(super) fn items(&self) -> &[Node] {
+    pub(in crate::flags) fn items(&self) -> &[Node] {
         match &self.content {
             Content::List { items, .. } => items,
             _ => &[],

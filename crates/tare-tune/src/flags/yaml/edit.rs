@@ -5,11 +5,11 @@
 //! flow map. Limits: values behind aliases, anchors and merge keys are refused, because other
 //! places of the file share them.
 
-use super::yaml::{Content, Node};
+use super::{Content, Node};
 
 /// A wanted value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Wanted {
+pub(in crate::flags) enum Wanted {
     /// A scalar: the text that it has to have, and how it is written.
     Text {
         text: String,
@@ -22,24 +22,24 @@ pub(super) enum Wanted {
 
 impl Wanted {
     /// Returns a scalar in double quotes.
-    pub(super) fn quoted(text: &str) -> Self {
+    pub(in crate::flags) fn quoted(text: &str) -> Self {
         Self::Text { text: text.into(), written: quote(text) }
     }
 
     /// Returns a scalar that needs no quotes: a word or a truth value.
-    pub(super) fn plain(text: &str) -> Self {
+    pub(in crate::flags) fn plain(text: &str) -> Self {
         Self::Text { text: text.into(), written: text.into() }
     }
 }
 
 /// Writes a text in double quotes (YAML 1.2, 7.3.1; JSON's escapes are a part of them).
-pub(super) fn quote(text: &str) -> String {
+pub(in crate::flags) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// The changes of one file.
 #[derive(Debug)]
-pub(super) struct Edits<'a> {
+pub(in crate::flags) struct Edits<'a> {
     file: &'a str,
     newline: &'static str,
     /// The bytes that are replaced, with their replacement.
@@ -47,13 +47,13 @@ pub(super) struct Edits<'a> {
 }
 
 impl<'a> Edits<'a> {
-    pub(super) fn new(file: &'a str) -> Self {
+    pub(in crate::flags) fn new(file: &'a str) -> Self {
         let newline = if file.contains("\r\n") { "\r\n" } else { "\n" };
         Self { file, newline, list: Vec::new() }
     }
 
     /// Returns the changed file.
-    pub(super) fn apply(mut self) -> String {
+    pub(in crate::flags) fn apply(mut self) -> String {
         self.list.sort_by_key(|(at, _)| at.start);
         let mut text = String::with_capacity(self.file.len());
         let mut done = 0;
@@ -66,7 +66,7 @@ impl<'a> Edits<'a> {
     }
 
     /// Makes a map have the wanted entries. `place` names it in an error.
-    pub(super) fn merge(
+    pub(in crate::flags) fn merge(
         &mut self,
         map: &Node,
         wanted: &[(&'static str, Wanted)],
@@ -138,7 +138,7 @@ impl<'a> Edits<'a> {
     }
 
     /// Makes a list have these items; those that are missing come last.
-    pub(super) fn append(
+    pub(in crate::flags) fn append(
         &mut self,
         list: &Node,
         wanted: &[String],
@@ -171,8 +171,46 @@ impl<'a> Edits<'a> {
         Ok(())
     }
 
+    /// Removes the entry of a map with its lines, if the map has it.
+    pub(in crate::flags) fn remove(
+        &mut self,
+        map: &Node,
+        key: &str,
+        place: &str,
+    ) -> Result<(), String> {
+        let Some(at) = map.entries().iter().position(|(found, _)| found.text() == Some(key)) else {
+            return Ok(());
+        };
+        if map.anchored {
+            return Err(format!("{place} is shared by an anchor (&)"));
+        }
+        let entries = map.entries();
+        let (name, value) = &entries[at];
+        let end = last_end(value).max(name.end);
+        if matches!(map.content, Content::Map { flow: true, .. }) {
+            // With the comma after it, or before it if it is the last one.
+            let range =
+                match (entries.get(at + 1), at.checked_sub(1).map(|before| &entries[before])) {
+                    (Some((next, _)), _) => name.start..next.start,
+                    (None, Some((_, before))) => last_end(before)..end,
+                    (None, None) => name.start..end,
+                };
+            self.list.push((range, String::new()));
+            return Ok(());
+        }
+        let line = self.line_start(name.start);
+        if !self.file.get(line..name.start).unwrap_or_default().trim().is_empty() {
+            return Err(format!("{place}.{key} shares its line with other entries"));
+        }
+        let text = self.file.get(..end).unwrap_or_default().trim_end();
+        let rest = self.file.get(text.len()..).unwrap_or_default();
+        let after = rest.find('\n').map_or(self.file.len(), |newline| text.len() + newline + 1);
+        self.list.push((line..after, String::new()));
+        Ok(())
+    }
+
     /// Replaces a scalar.
-    pub(super) fn replace(&mut self, found: &Node, written: String) {
+    pub(in crate::flags) fn replace(&mut self, found: &Node, written: String) {
         self.list.push((found.start..found.end, written));
     }
 
@@ -245,6 +283,18 @@ impl<'a> Edits<'a> {
     }
 }
 
+/// Returns the byte after the last text of a node; a block's own end is at the next token.
+fn last_end(node: &Node) -> usize {
+    let last = match &node.content {
+        Content::Map { flow: false, entries } => {
+            entries.last().map(|(key, value)| last_end(value).max(key.end))
+        }
+        Content::List { flow: false, items } => items.last().map(last_end),
+        _ => None,
+    };
+    last.unwrap_or(node.end)
+}
+
 /// Writes a value within braces or brackets.
 fn flow_text(wanted: &Wanted) -> String {
     match wanted {
@@ -285,7 +335,7 @@ fn block_lines(wanted: &Wanted, column: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::yaml;
+    use super::super as yaml;
     use super::*;
 
     /// Merges `a.b: "2"`, `a.c: true` and the list `l: ["x"]` into a document.
@@ -339,6 +389,26 @@ mod tests {
         check("a: 1\nl: [x]\n", "doc.a is not a map");
         check("a: {b: [1]}\nl: [x]\n", "doc.a.b is not a single value");
         check("a: {b: 2, c: true}\nl: {}\n", "doc.l is not a list");
+    }
+
+    #[test]
+    fn entries_are_removed_with_their_lines() {
+        let check = |text: &str, expect: &str| {
+            let documents = yaml::parse(text).unwrap();
+            let mut edits = Edits::new(text);
+            edits.remove(&documents[0], "k", "doc").unwrap();
+            assert_eq!(edits.apply(), expect, "{text}");
+        };
+        check("a: 1\nk: 2 # two\nb: 3\n", "a: 1\nb: 3\n");
+        check("a: 1\nk:\n  - x\n  - y: [1,\n     2]\n\n# b\nb: 3\n", "a: 1\n\n# b\nb: 3\n");
+        check("k: |\n  text\n  more\nb: 3\n", "b: 3\n");
+        check("a: 1\nk:\n", "a: 1\n");
+        check("a: 1\nk: 2", "a: 1\n");
+        check("{a: 1, k: [2], b: 3}", "{a: 1, b: 3}");
+        check("{a: 1, k: {c: 2}}", "{a: 1}");
+        check("{k: 1}", "{}");
+        check("{b: 1}", "{b: 1}");
+        check("a: 1\r\nk: 2\r\nb: 3\r\n", "a: 1\r\nb: 3\r\n");
     }
 
     #[test]

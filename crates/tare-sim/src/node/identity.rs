@@ -1,0 +1,107 @@
+//! Who the server is and who may log in: a certificate, a key and a user.
+//!
+//! The key is an Ed25519 key, whose signatures have one length, and no session is resumed, so the
+//! lengths of all records depend on the seed alone. Their bytes do not: `ring` draws the keys of a
+//! session from the kernel.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, SignatureScheme,
+};
+
+const CERTIFICATE: &[u8] = include_bytes!("server.pem");
+const KEY: &[u8] = include_bytes!("server.key");
+
+pub(crate) const USER: &str = "user";
+pub(crate) const PASSWORD: &str = "right";
+
+/// The line of the user who may log in.
+pub(crate) fn users() -> String {
+    static LINE: OnceLock<String> = OnceLock::new();
+    LINE.get_or_init(|| {
+        tare_db::simulation::user_line(USER, PASSWORD).expect("name and password are valid")
+    })
+    .clone()
+}
+
+/// The server's side of TLS.
+pub(crate) fn server() -> Arc<ServerConfig> {
+    static CONFIG: OnceLock<Arc<ServerConfig>> = OnceLock::new();
+    Arc::clone(CONFIG.get_or_init(|| {
+        let certificate = CertificateDer::from_pem_slice(CERTIFICATE).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_slice(KEY).expect("a key");
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .and_then(|b| b.with_no_client_auth().with_single_cert(vec![certificate], key));
+        Arc::new(config.expect("certificate and key belong together"))
+    }))
+}
+
+/// A client's side of a TLS session, of version 1.3 or 1.2.
+pub(crate) fn client(newest: bool) -> ClientConnection {
+    let versions = if newest { &TLS13 } else { &TLS12 };
+    let provider = provider();
+    let verifier = Arc::new(AcceptAny(Arc::clone(&provider)));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[versions])
+        .expect("the provider has both versions")
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = config.with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    let name = ServerName::try_from("localhost").expect("a name");
+    ClientConnection::new(Arc::new(config), name).expect("the configuration is complete")
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    Arc::clone(PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())))
+}
+
+/// Accepts any certificate: its validity depends on a clock that is not simulated.
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
