@@ -322,7 +322,7 @@ impl Doubt {
                 "throughput rose by {percent:.0} % from the first third of the rounds to the last{}",
                 warm_up_s.map_or_else(String::new, |s| format!(
                     ", after a warm_up of {} s",
-                    significant(s, 3)
+                    significant(s, 2)
                 ))
             ),
             _ => String::new(),

@@ -376,7 +376,7 @@ fn brief_text(doubt: &Doubt) -> String {
 }
 
 fn warming_text(percent: f64, warm_up_s: Option<f64>) -> String {
-    let after = warm_up_s.map(|s| format!(", after a warm_up of {} s", significant(s, 3)));
+    let after = warm_up_s.map(|s| format!(", after a warm_up of {} s", significant(s, 2)));
     format!("throughput rose by {percent:.0} % during the rounds{}", after.unwrap_or_default())
 }
 

@@ -120,16 +120,16 @@ impl System for Redis {
     fn launch(&self, _cpus: usize) -> Launch {
         let default = format!("{}-server", self.name);
         let name = self.options.text_or("program", &default).to_string();
-        let words = ["{program}", "--bind", "{listen}", "--dir", "{data}"];
-        // The network belongs to the study alone; without a password Redis would answer only on
-        // loopback.
-        let words = words.into_iter().chain(["--protected-mode", "no", "--save", ""]);
-        let mut command: Vec<String> = words.map(String::from).collect();
+        let mut command = ["{program}", "--bind", "{listen}"].map(String::from).to_vec();
         let certificate = self.client_route.certificate.as_deref();
         command.extend(match certificate {
             None => ["--port", "{port}"].map(String::from).to_vec(),
             Some(_) => tls_words(),
         });
+        // The network belongs to the study alone; without a password Redis would answer only on
+        // loopback.
+        let words = ["--dir", "{data}", "--protected-mode", "no", "--save", ""];
+        command.extend(words.map(String::from));
         match self.options.text_or("appendonly", "no") {
             "no" => command.extend(["--appendonly", "no"].map(String::from)),
             sync => {
@@ -342,6 +342,20 @@ mod tests {
         // The third one runs.
         assert_eq!(of(text(3, 1)), [saves(2, true), evictions]);
         assert_eq!(of("# Server\r\n".into()), []);
+    }
+
+    #[test]
+    fn with_a_certificate_it_listens_for_tls_alone() {
+        let made = ServerCertificate::make().unwrap();
+        let certificate = Some(std::sync::Arc::new(made.clone()));
+        let route = ClientRoute { certificate, ..ClientRoute::default() };
+        let spec = SystemSpec { name: "redis".into(), options: Vec::new() };
+        let launch = REDIS.make(&spec, &route).unwrap().launch(1);
+        let plan: StartPlan = serde_json::from_str(launch.arguments.last().unwrap()).unwrap();
+        let words = plan.command.join(" ");
+        assert!(words.contains("--port 0 --tls-port {port} --tls-auth-clients no"), "{words}");
+        assert!(words.contains("--tls-key-file {data}/tls/key.pem"), "{words}");
+        assert_eq!(plan.files, made.files());
     }
 
     #[test]

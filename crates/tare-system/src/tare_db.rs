@@ -366,6 +366,22 @@ mod tests {
     }
 
     #[test]
+    fn with_a_certificate_it_serves_clients_with_and_without_tls() {
+        let made = ServerCertificate::make().unwrap();
+        let certificate = Some(Arc::new(made.clone()));
+        let route = crate::ClientRoute { certificate, ..crate::ClientRoute::default() };
+        let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
+        let launch = INFO.make(&spec, &route).unwrap().launch(2);
+        let plan: StartPlan = serde_json::from_str(launch.arguments.last().unwrap()).unwrap();
+        assert_eq!(plan.command[..2], [TARE.to_string(), "db".into()]);
+        let words = plan.command.join(" ");
+        let tls =
+            "--tls-cert {data}/tls/certificate.pem --tls-key {data}/tls/key.pem --tls-optional";
+        assert!(words.ends_with(tls), "{words}");
+        assert_eq!(plan.files, made.files());
+    }
+
+    #[test]
     fn settings_come_from_report() {
         let data = tempfile::tempdir().unwrap();
         let error = system(&[]).settings(&crate::tests::at(data.path())).unwrap_err().to_string();

@@ -98,7 +98,10 @@ fn at_rate<'t>(
     put(table, &[RATE], item, value.clone());
     let Some(name) = name.filter(|_| number > 0) else { return Ok(copy) };
     let spanned = |value| Spanned::new(item.span.clone(), value);
-    let called = format!("{name}, rate {}", item.scalar()?);
+    // What is not a number is refused with its place when the workload is read.
+    let rate =
+        item.number(1.0..=1e9).map_or_else(|_| item.scalar(), |rate| Ok(rate.to_string()))?;
+    let called = format!("{name}, rate {rate}");
     put(table, &["name"], item, spanned(DeValue::String(called.into())));
     put(table, &["rate_only"], item, spanned(DeValue::Boolean(true)));
     // The first one searches for all of them.
