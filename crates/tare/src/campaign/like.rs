@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use tare_lab::record::HostFact;
-use tare_lab::study::{KeyDistribution, LoadSize, Replicas, Study, WorkloadSpec};
+use tare_lab::study::{ClientConnection, KeyDistribution, LoadSize, Replicas, Study, WorkloadSpec};
 use tare_std::units::thousands;
 use tare_trace::{Trace, TraceProtocol};
 
