@@ -156,11 +156,11 @@ pub struct Parts<'p> {
     pub device_towards: Option<Box<DeviceTowards<'p>>>,
     /// Called at both edges before the CPU accounts are read, to bring them up to date.
     pub refresh_accounts: Box<dyn FnMut() + 'p>,
-    /// Drops what the page cache has of a system's data directory.
-    pub drop_cached_pages: Box<DropCachedPages<'p>>,
     /// Whether that works. Otherwise the accounts of running threads are up to one scheduler tick
     /// old, which is too much for short slices.
     pub accounts_are_exact: bool,
+    /// Drops what the page cache has of a system's data directory.
+    pub drop_cached_pages: Box<DropCachedPages<'p>>,
     /// Set if the instances of the system run on hosts of their own.
     pub hosts: Option<SystemHosts<'p>>,
     /// `None`: the study's schedule ends the rounds.
