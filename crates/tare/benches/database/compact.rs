@@ -3,7 +3,7 @@
 //! round starts from a copy of its data.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tare_stats as stats;
@@ -92,6 +92,8 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
 /// Copies a data directory by hard links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let program = env!("CARGO_BIN_EXE_tare");
-    let status = Command::new(program).args(["db", "snapshot"]).args([from, to]).status()?;
+    let mut snapshot = Command::new(program);
+    snapshot.args(["db", "snapshot"]).args([from, to]).stdout(Stdio::null());
+    let status = snapshot.status()?;
     if status.success() { Ok(()) } else { Err("the data could not be copied".into()) }
 }
