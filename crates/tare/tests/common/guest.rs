@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
+use tare_env::inside::{self, InsideError};
 use tare_lab::record::Record;
 use tare_testkit::{Need, Reason, skip, skipped};
 
@@ -10,12 +11,17 @@ use super::{run_in, stderr, stdout};
 
 /// Returns whether such a guest cannot be started here; if so, reports the test as skipped.
 pub(crate) fn cannot_start(test: &str, guest: &str) -> bool {
-    let missing = tare_env::inside::needs(&guest.parse().expect("options of --inside"));
-    if let Err(missing) = &missing {
-        skip(test, Reason::unavailable(&missing.what, &missing.why));
-        return true;
+    let state = tempfile::tempdir().expect("a directory is created");
+    // Only a boot shows that a user-mode kernel runs on this CPU.
+    match inside::check(&guest.parse().expect("options of --inside"), state.path()) {
+        Ok(()) => false,
+        Err(InsideError::NoRoot) => skipped(test, &[Need::Root]),
+        Err(InsideError::Needs(missing)) => {
+            skip(test, Reason::unavailable(&missing.what, &missing.why));
+            true
+        }
+        Err(error) => panic!("{test}: {error}"),
     }
-    skipped(test, &[Need::Root])
 }
 
 /// Runs a study in a guest in a directory, to its end. Returns the output and the record. A guest
