@@ -39,7 +39,7 @@ fn dry_run_prints_the_plan_and_starts_nothing() {
         "\n  client  ",
         "\nEnvironments: 6 of 6\n",
         "nothing again",
-        "at capacity, and latency at 50 % of it",
+        "at capacity, and latency at 50 % of the baseline's capacity",
         "fake.tare",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
