@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(table.caption, "Response time of write at each rate, from the intended start:");
         let first: Vec<[&str; 2]> =
             table.rows.iter().take(3).map(|row| [row[0].as_str(), row[1].as_str()]).collect();
-        assert_eq!(first, [["native", "16.0k"], ["native", "32.0k"], ["native again", "16.0k"]]);
+        assert_eq!(first, [["native", "16.0k"], ["native", "32.0k"], ["docker-default", "16.0k"]]);
         assert!(table.rows.iter().all(|row| row.len() == HEAD.len()), "{table:?}");
         assert!(table.rows[0][2].contains('['), "{:?}", table.rows[0]);
         let (sweep, of_sweep) = fixture::sweep();
