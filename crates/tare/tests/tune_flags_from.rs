@@ -161,8 +161,11 @@ fn configuration(inspected: &Value) -> (Value, Value) {
     sorted(&mut host["Ulimits"]);
     // How the command was written, which Podman keeps.
     own["CreateCommand"] = Value::Null;
-    // A file of the container, with Podman.
+    // A file of the container, and the time of its creation, with Podman.
     host["LogConfig"]["Path"] = Value::Null;
+    for part in [&mut host, &mut own] {
+        part["Annotations"]["io.kubernetes.cri-o.Created"] = Value::Null;
+    }
     (host, own)
 }
 
