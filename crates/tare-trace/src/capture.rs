@@ -40,18 +40,14 @@ pub(crate) fn packets(
         return Err(fail(std::io::ErrorKind::IsADirectory.into()));
     }
     let mut start = [0; 4];
-    let length = read_start(&mut file, &mut start).map_err(fail)?;
+    let length = FullReads(&mut file).read(&mut start).map_err(fail)?;
     if length == 0 {
         return Err(TraceError::Empty { file: name });
     }
-    let whole = std::io::Cursor::new(start[..length].to_vec()).chain(file);
+    let whole = FullReads(std::io::Cursor::new(start[..length].to_vec()).chain(file));
     let not_capture =
-        || TraceError::NotCapture { file: name.clone(), hint: hint(&start[..length]) };
-    if !has_capture_magic(&start[..length]) {
-        return Err(not_capture());
-    }
-    let whole = FullReads(whole);
-    let mut reader = create_reader(BUFFER_BYTES, whole).map_err(|_| not_capture())?;
+        |_| TraceError::NotCapture { file: name.clone(), hint: hint(&start[..length]) };
+    let mut reader = create_reader(BUFFER_BYTES, whole).map_err(not_capture)?;
     read_blocks(&mut *reader, &name, on_packet)
 }
 
@@ -71,24 +67,6 @@ impl<R: Read> Read for FullReads<R> {
         }
         Ok(length)
     }
-}
-
-fn read_start(file: &mut File, start: &mut [u8]) -> std::io::Result<usize> {
-    FullReads(file).read(start)
-}
-
-/// Whether a file begins with one of the magic numbers of pcap (micro- and nanoseconds, both byte
-/// orders, the modified format) or pcapng.
-fn has_capture_magic(start: &[u8]) -> bool {
-    matches!(
-        start,
-        [0xd4, 0xc3, 0xb2, 0xa1]
-            | [0xa1, 0xb2, 0xc3, 0xd4]
-            | [0x4d, 0x3c, 0xb2, 0xa1]
-            | [0xa1, 0xb2, 0x3c, 0x4d]
-            | [0x34, 0xcd, 0xb2, 0xa1]
-            | [0x0a, 0x0d, 0x0d, 0x0a]
-    )
 }
 
 fn hint(start: &[u8]) -> &'static str {
