@@ -3,9 +3,7 @@
 //! Version 3 has the headers of version 4, so its frames are read as such; only the answer to
 //! PREPARE differs. After a gap, a direction is skipped up to a segment that begins with a frame.
 
-use tare_cql::frame::{
-    self, Direction, Frame, FrameError, FrameStart, HEADER_BYTES, Head, Opcode, Version, flag,
-};
+use tare_cql::frame::{self, Direction, Frame, FrameError, HEADER_BYTES, Opcode, Version, flag};
 use tare_cql::framing::Framing;
 use tare_cql::request::Request;
 use tare_cql::response::Response;
@@ -104,11 +102,7 @@ fn is_frame(bytes: &[u8], side: Side, body_bytes_max: usize) -> bool {
     };
     let known_flags = plain[1] & !0x1f == 0;
     let decoded = frame::decode(&plain, direction(side), body_bytes_max);
-    may_send == side && known_flags && !matches!(decoded, Err(error) if !is_prefix(&error))
-}
-
-fn is_prefix(error: &FrameError) -> bool {
-    matches!(error, FrameError::Prefix { .. })
+    may_send == side && known_flags && matches!(decoded, Ok(_) | Err(FrameError::Prefix { .. }))
 }
 
 fn direction(side: Side) -> Direction {
@@ -184,7 +178,7 @@ impl Connection {
         side: Side,
         on_message: &mut dyn FnMut(Message<'_>),
     ) -> Result<(), Broken> {
-        let frames = std::mem::take(&mut self.directions[side as usize].frames);
+        let mut frames = std::mem::take(&mut self.directions[side as usize].frames);
         let mut used = 0;
         loop {
             let decoded = frame::decode(&frames[used..], direction(side), BODY_BYTES_MAX);
@@ -192,7 +186,8 @@ impl Connection {
             used += length;
             self.message(side, &frame, on_message)?;
         }
-        self.directions[side as usize].frames = frames[used..].to_vec();
+        frames.drain(..used);
+        self.directions[side as usize].frames = frames;
         Ok(())
     }
 
@@ -226,14 +221,9 @@ impl Connection {
                 }
                 let is_v3 = self.directions[Side::Server as usize].is_v3;
                 let as_v4 = if is_v3 { prepared_as_v4(frame) } else { None };
-                let decoded = as_v4
-                    .as_deref()
-                    .map(|bytes| frame::decode(bytes, Direction::Response, BODY_BYTES_MAX));
-                let frame = match &decoded {
-                    Some(Ok(Some((as_v4, _)))) => as_v4,
-                    _ => frame,
-                };
-                on_message(match Response::decode(frame) {
+                let mut frame = *frame;
+                frame.body = as_v4.as_deref().unwrap_or(frame.body);
+                on_message(match Response::decode(&frame) {
                     Ok(response) => Message::Response { stream, response },
                     Err(_) => Message::Unreadable { side },
                 });
@@ -277,7 +267,7 @@ fn resumes(framing: Framing, bytes: &[u8], side: Side) -> bool {
     }
 }
 
-/// Returns a frame with RESULT Prepared of version 3 as version 4 has it: with the positions of the
+/// Returns the body of RESULT Prepared of version 3 as version 4 has it: with the positions of the
 /// key's markers, of which there are none.
 fn prepared_as_v4(frame: &Frame<'_>) -> Option<Vec<u8>> {
     let body = frame.body;
@@ -287,12 +277,7 @@ fn prepared_as_v4(frame: &Frame<'_>) -> Option<Vec<u8>> {
     let id_bytes = usize::from(u16::from_be_bytes([*body.get(4)?, *body.get(5)?]));
     // After the id come the flags and the number of markers.
     let (head, tail) = body.split_at_checked(6 + id_bytes + 8)?;
-    let mut out = Vec::new();
-    let version = Head { version: Version::V4, stream: frame.stream };
-    let start = FrameStart::begin(&mut out, Direction::Response, version, Opcode::Result);
-    [head, &[0; 4], tail].iter().for_each(|part| out.extend_from_slice(part));
-    start.finish(&mut out);
-    Some(out)
+    Some([head, &[0; 4], tail].concat())
 }
 
 #[cfg(test)]
