@@ -27,6 +27,12 @@ impl ColumnKind {
             Self::Regular => "regular",
         }
     }
+
+    /// Returns the role with this value.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::PartitionKey, Self::Clustering, Self::Static, Self::Regular];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// The types that occur in the system tables. A constant cannot hold a `Type`.

@@ -266,18 +266,19 @@ fn examples(rows_per_partition: u64) -> Vec<Query> {
 
 #[cfg(test)]
 mod tests {
+    use tare_cql::system_schema::ColumnKind;
     use tare_cql::types::Type;
 
     use super::*;
-    use crate::statements::catalog::{Role, SchemaColumn};
+    use crate::statements::catalog::SchemaColumn;
 
     fn schema() -> Table {
         let mut table = Table::default();
         for (name, kind, role) in [
-            ("p", Type::Bigint, Role::Partition),
-            ("c", Type::Int, Role::Clustering),
-            ("v", Type::Blob, Role::Regular),
-            ("tags", Type::Set(Box::new(Type::Text)), Role::Regular),
+            ("p", Type::Bigint, ColumnKind::PartitionKey),
+            ("c", Type::Int, ColumnKind::Clustering),
+            ("v", Type::Blob, ColumnKind::Regular),
+            ("tags", Type::Set(Box::new(Type::Text)), ColumnKind::Regular),
         ] {
             table.schema_column(SchemaColumn { name: name.into(), kind, role, position: 0 });
         }

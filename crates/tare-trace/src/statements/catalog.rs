@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use tare_cql::request::Request;
 use tare_cql::response::{Prepared, Response, Rows};
 use tare_cql::statement::{Term, parse_type};
+use tare_cql::system_schema::ColumnKind;
 use tare_cql::types::{Literal, Type};
 
 use crate::cql::Message;
@@ -24,16 +25,8 @@ const PENDING_MAX: usize = 1 << 20;
 pub(crate) struct SchemaColumn {
     pub(crate) name: String,
     pub(crate) kind: Type,
-    pub(crate) role: Role,
+    pub(crate) role: ColumnKind,
     pub(crate) position: i32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Partition,
-    Clustering,
-    Static,
-    Regular,
 }
 
 /// What a capture says about one table.
@@ -235,14 +228,14 @@ impl Table {
     /// Returns the primary key; without the schema, the clustering columns are those that were
     /// compared for equality and are not the partition's.
     pub(crate) fn key(&self) -> Key {
-        let of_role = |role: Role| -> Vec<String> {
+        let of_role = |role: ColumnKind| -> Vec<String> {
             let mut columns: Vec<_> = self.schema.iter().filter(|one| one.role == role).collect();
             columns.sort_by_key(|column| column.position);
             columns.into_iter().map(|column| column.name.clone()).collect()
         };
-        let partition = of_role(Role::Partition);
+        let partition = of_role(ColumnKind::PartitionKey);
         if !partition.is_empty() {
-            return Key { partition, clustering: of_role(Role::Clustering) };
+            return Key { partition, clustering: of_role(ColumnKind::Clustering) };
         }
         let others = self.compared.iter().filter(|name| !self.partition.contains(name));
         let clustering = match self.partition.is_empty() {
@@ -254,18 +247,18 @@ impl Table {
 
     /// Whether the key is that of the schema.
     pub(crate) fn has_schema(&self) -> bool {
-        self.schema.iter().any(|column| column.role == Role::Partition)
+        self.schema.iter().any(|column| column.role == ColumnKind::PartitionKey)
     }
 
     /// Returns the columns of the schema outside the key.
     pub(crate) fn others(&self) -> impl Iterator<Item = (&str, &Type)> {
-        let is_key = |role| matches!(role, Role::Partition | Role::Clustering);
+        let is_key = |role| matches!(role, ColumnKind::PartitionKey | ColumnKind::Clustering);
         let others = self.schema.iter().filter(move |column| !is_key(column.role));
         others.map(|column| (column.name.as_str(), &column.kind))
     }
 
     pub(crate) fn is_static(&self, name: &str) -> bool {
-        self.schema.iter().any(|column| column.name == name && column.role == Role::Static)
+        self.schema.iter().any(|column| column.name == name && column.role == ColumnKind::Static)
     }
 }
 
@@ -302,12 +295,7 @@ pub(crate) fn schema_columns(
         let text = |name: &str| String::from_utf8(cell(name)?.to_vec()).ok();
         let keyspace = text("keyspace_name").or_else(|| keyspace.map(String::from))?;
         let table = text("table_name").or_else(|| table.map(String::from))?;
-        let role = match text("kind")?.as_str() {
-            "partition_key" => Role::Partition,
-            "clustering" => Role::Clustering,
-            "static" => Role::Static,
-            _ => Role::Regular,
-        };
+        let role = ColumnKind::from_name(&text("kind")?).unwrap_or(ColumnKind::Regular);
         let position = i32::from_be_bytes(cell("position")?.try_into().ok()?);
         let kind = text("type")?;
         let kind = parse_type(&kind).unwrap_or(Type::Custom(kind));
