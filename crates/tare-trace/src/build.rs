@@ -1,5 +1,7 @@
 //! Makes a workload of the operations of a trace.
 
+use std::cmp::Reverse;
+
 use tare_cql::types::Type;
 use tare_load::keys::Keys;
 use tare_load::value::Distribution;
@@ -120,11 +122,10 @@ pub(crate) fn column(name: &str, kind: Type, sizes: &Sizes, is_read: bool) -> Co
 
 /// Finds the number of rows, and of rows in a partition.
 fn rows(spec: &mut Spec, operations: &Cql<'_>) {
-    let has_rows = |kind: &str| !matches!(kind, "slice" | "scan");
-    let by_row = operations.queries.iter().filter(|((kind, _), _)| has_rows(kind));
+    let by_row = operations.queries.iter().filter(|((kind, _), _)| !kind.reads_many());
     let of_rows = tally::fit_together(by_row.map(|(_, query)| &query.keys));
     let of_partitions = tally::fit_together(std::iter::once(&operations.partitions));
-    let slices = operations.queries.iter().filter(|((kind, _), _)| *kind == "slice");
+    let slices = operations.queries.iter().filter(|((kind, _), _)| *kind == QueryKind::Slice);
     let longest = slices.map(|(_, query)| query.rows.most()).max().unwrap_or(1).max(1);
     let partitions = of_partitions.as_ref().map_or(1, |fit| fit.rows);
     let found = of_rows.as_ref().map_or(partitions, |fit| fit.rows);
@@ -159,15 +160,13 @@ fn queries(spec: &mut Spec, operations: &Cql<'_>, left_out: &mut LeftOut) {
     let together = tally::fit_together(operations.queries.values().map(|query| &query.keys));
     let all: u64 = operations.queries.values().map(|query| query.operations).sum();
     let mut sorted: Vec<_> = operations.queries.iter().collect();
-    sorted.sort_by_key(|(_, query)| std::cmp::Reverse(query.operations));
-    for ((kind_name, written), found) in sorted {
+    sorted.sort_by_key(|((kind, _), query)| (Reverse(query.operations), kind.name()));
+    for ((kind, written), found) in sorted {
         if spec.queries.len() == spec::QUERIES_MAX {
             left_out.add("of rarer statements", found.operations);
             continue;
         }
-        let kind = QueryKind::ALL.iter().find(|(name, _)| name == kind_name);
-        let kind = kind.map_or(QueryKind::Read, |(_, kind)| *kind);
-        if let Some(query) = query(spec, kind, *written, found, together.as_ref(), all) {
+        if let Some(query) = query(spec, *kind, *written, found, together.as_ref(), all) {
             spec.queries.push(query);
         } else {
             left_out.add("of writes of no column that tare load can write", found.operations);
@@ -203,9 +202,9 @@ fn query(
         significant(share * 100.0, 3)
     )];
     notes.extend(is_part.then(|| format!("An INSERT of {written} columns.")));
-    let rows =
-        if matches!(kind, QueryKind::Slice | QueryKind::Scan) { None } else { Some(spec.rows) };
-    let own = found.keys.fit(rows).filter(|_| found.operations >= OPERATIONS_MIN);
+    let rows = (!kind.reads_many()).then_some(spec.rows);
+    let has_own = found.operations >= OPERATIONS_MIN;
+    let own = if has_own { found.keys.fit(rows) } else { None };
     let keys = match own.as_ref().or(together) {
         Some(fit) => {
             notes.extend(keys_notes(fit, own.is_none(), rows.is_none()));
@@ -214,15 +213,14 @@ fn query(
         None => Keys::Uniform,
     };
     let mut limit = None;
-    if matches!(kind, QueryKind::Slice | QueryKind::Scan) {
+    if kind.reads_many() {
         limit = Some(clamp(found.rows.distribution()));
         notes.push(match found.rows.count() {
             0 => "No answer seen: one row.".into(),
             _ => format!("{:.1} rows in an answer on average.", found.rows.mean()),
         });
     }
-    let is_read = matches!(kind, QueryKind::Read | QueryKind::Slice | QueryKind::Scan);
-    let misses = if is_read && found.answered > 0 {
+    let misses = if kind.reads() && found.answered > 0 {
         (found.empty as f64 / found.answered as f64 * 1000.0).round() / 1000.0
     } else {
         0.0

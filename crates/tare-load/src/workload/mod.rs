@@ -78,7 +78,7 @@ pub struct Query {
 }
 
 /// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueryKind {
     /// Writes a whole existing row.
     Write,
@@ -116,6 +116,11 @@ impl QueryKind {
 
     pub fn reads(self) -> bool {
         matches!(self, Self::Read | Self::Slice | Self::Scan | Self::ReadModifyWrite)
+    }
+
+    /// Whether it reads several rows, up to a limit.
+    pub fn reads_many(self) -> bool {
+        matches!(self, Self::Slice | Self::Scan)
     }
 }
 

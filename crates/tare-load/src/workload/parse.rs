@@ -319,12 +319,11 @@ fn queries(root: &Toml<'_>, table: &Table) -> Result<Vec<Query>, TomlError> {
         };
         only("keys", kind != QueryKind::Insert, "new rows come one after the other")?;
         only("misses", kind.reads(), "only reads can miss")?;
-        let many = matches!(kind, QueryKind::Slice | QueryKind::Scan);
-        only("limit", many, "only slices and scans read several rows")?;
+        only("limit", kind.reads_many(), "only slices and scans read several rows")?;
         let some = matches!(kind, QueryKind::Update | QueryKind::ReadModifyWrite);
         only("columns", some, "only updates write some columns")?;
         query.misses = entry.share("misses", 0.0)?;
-        if many {
+        if kind.reads_many() {
             let item = entry.need("limit")?;
             query.limit = spread(&item)?;
             let bytes = query.limit.most().saturating_mul(table.row_bytes_most() + 128);

@@ -24,7 +24,7 @@ const PENDING_MAX: usize = 1 << 20;
 const STATEMENTS_MAX: usize = 1000;
 
 /// A kind of query, with the number of columns that it writes.
-pub(crate) type QueryId = (&'static str, usize);
+pub(crate) type QueryId = (QueryKind, usize);
 
 /// A column as the operations show it.
 #[derive(Clone, Debug, Default)]
@@ -244,14 +244,14 @@ impl<'c> Operations<'c> {
                 column.written.value(&bytes);
             }
         }
-        let query_id = (shape.kind.name(), written);
+        let query_id = (shape.kind, written);
         let query = self.queries.entry(query_id).or_default();
         query.operations += 1;
         if query.statements.len() < STATEMENTS_MAX {
             query.statements.insert(statement);
         }
         let place = query.keys.add(&key);
-        let reads = matches!(shape.kind, QueryKind::Read | QueryKind::Slice | QueryKind::Scan);
+        let reads = shape.kind.reads();
         Pending {
             began_ns: 0,
             query: reads.then_some((query_id, place)),
