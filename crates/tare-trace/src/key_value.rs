@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::redis::Answer;
 use crate::redis::connection::Message;
 use crate::sizes::Sizes;
-use crate::tally::{LeftOut, Query, Timing};
+use crate::tally::{LeftOut, Query, Timing, push_part};
 use crate::walk::{self, Event};
 
 /// The most requests of a connection whose answers are awaited.
@@ -132,10 +132,11 @@ impl Operations {
     }
 }
 
-/// Returns a key so that keys of numbers sort by them: length, then bytes.
+/// Returns a key so that keys of numbers sort by them.
 fn sortable(key: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(key.len()).unwrap_or(u32::MAX).to_be_bytes();
-    [length.as_slice(), key].concat()
+    let mut sortable = Vec::new();
+    push_part(&mut sortable, key);
+    sortable
 }
 
 fn command<'a>(words: &[&'a [u8]]) -> Command<'a> {

@@ -28,9 +28,7 @@ impl Keys {
         if self.hashes.len() >= KEPT_MAX {
             return None;
         }
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        self.hashes.push(hasher.finish().max(1));
+        self.hashes.push(hash(key).max(1));
         if self.whole.len() < WHOLE_MAX {
             self.whole.push(key.into());
         }
@@ -53,6 +51,18 @@ impl Keys {
         let hashes: Vec<u64> = self.hashes().collect();
         fit::fit(&hashes, rows, fit::is_sequential(&self.whole))
     }
+}
+
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Appends a part of a key so that keys of numbers sort by them: length, then bytes.
+pub(crate) fn push_part(key: &mut Vec<u8>, part: &[u8]) {
+    key.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
+    key.extend_from_slice(part);
 }
 
 /// Fits the keys of several kinds of operations together, as if none of them came in order.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tare_cql::request::{BatchStatement, Request, Values};
 use tare_cql::response::{Response, Rows};
@@ -15,7 +14,7 @@ use crate::side::Side;
 use crate::sizes::Sizes;
 use crate::statements::catalog::{Catalog, Keyspaces, Table};
 use crate::statements::shape::{Key, Shape, Statement, TableId, statement};
-use crate::tally::{Keys, LeftOut, Query, Timing};
+use crate::tally::{Keys, LeftOut, Query, Timing, hash, push_part};
 use crate::walk::{self, Event};
 
 /// The most requests whose answers are awaited.
@@ -219,7 +218,7 @@ impl<'c> Operations<'c> {
             if let Some(bytes) = &bytes {
                 self.key_sizes.entry(name.clone()).or_default().size(bytes.len() as u64);
             }
-            push_part(&mut key, bytes.as_deref());
+            push_part(&mut key, bytes.as_deref().unwrap_or_default());
         }
         if !shape.partition.is_empty() {
             self.partitions.add(&key);
@@ -230,7 +229,7 @@ impl<'c> Operations<'c> {
             if let (Some(bytes), Some(name)) = (&bytes, name) {
                 self.key_sizes.entry(name).or_default().size(bytes.len() as u64);
             }
-            push_part(&mut key, bytes.as_deref());
+            push_part(&mut key, bytes.as_deref().unwrap_or_default());
         }
         let mut written = 0;
         for (name, term) in &shape.written {
@@ -283,7 +282,8 @@ impl<'c> Operations<'c> {
             Term::Token(terms) | Term::Tuple(terms) => {
                 let mut all = Vec::new();
                 for term in terms {
-                    push_part(&mut all, self.bytes(None, term, values).as_deref());
+                    let bytes = self.bytes(None, term, values);
+                    push_part(&mut all, bytes.as_deref().unwrap_or_default());
                 }
                 Some(Cow::Owned(all))
             }
@@ -333,12 +333,6 @@ impl<'c> Operations<'c> {
     }
 }
 
-fn hash(id: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
-}
-
 fn other_table(statement: &Statement) -> String {
     match &statement.table {
         Some(table) if table.is_system() => "of drivers on the server's own tables".into(),
@@ -361,11 +355,4 @@ fn positions<'v>(values: Values<'v>, markers: &[Option<String>]) -> Vec<Option<&
         return markers.iter().map(named).collect();
     }
     values.iter().map(bytes).collect()
-}
-
-/// Appends a part of a key so that keys of numbers sort by them: length, then bytes.
-fn push_part(key: &mut Vec<u8>, bytes: Option<&[u8]>) {
-    let bytes = bytes.unwrap_or_default();
-    key.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
-    key.extend_from_slice(bytes);
 }
