@@ -11,7 +11,7 @@ use tare_std::units::{nanoseconds, significant, thousands};
 use crate::arrivals::{self, Arrivals, Dispersion};
 use crate::fit::Fit;
 use crate::key_value::Operations as Redis;
-use crate::sizes::{Sizes, whole};
+use crate::sizes::{ColumnSizes, Sizes, whole};
 use crate::spec::{self, Column, Key, Query, Spec};
 use crate::statements::catalog::Table;
 use crate::statements::operations::Operations as Cql;
@@ -101,9 +101,9 @@ fn key_column(operations: &Cql<'_>, table: &Table, name: &str) -> Result<Key, St
 
 fn columns(operations: &Cql<'_>, table: &Table) -> Vec<Column> {
     let known = operations.columns.iter().filter(|(name, _)| spec::is_name(name)).take(1000);
-    let column = |(name, found): (&String, &crate::statements::operations::Column)| {
-        let kind = table.types.get(name)?.clone();
-        Some(column(name, kind, found.sizes(), found.written.count() == 0))
+    let column = |(name, found): (&String, &ColumnSizes)| {
+        let (sizes, is_read) = found.known();
+        Some(column(name, table.types.get(name)?.clone(), sizes, is_read))
     };
     known.filter_map(column).collect()
 }
@@ -287,8 +287,7 @@ pub(crate) fn of_redis(operations: &Redis) -> Spec {
     let total = operations.reads.operations + operations.writes.operations;
     let together = tally::fit_together(all.iter().map(|(query, _)| &query.keys));
     let rows = together.as_ref().map_or(1, |fit| fit.rows);
-    let sizes = if operations.written.count() > 0 { &operations.written } else { &operations.read };
-    let is_read = operations.written.count() == 0;
+    let (sizes, is_read) = operations.values.known();
     let mut value = column("value", Type::Blob, sizes, is_read);
     // Rows that are values of keys have one size.
     value.size = Distribution::Fixed(whole(sizes.mean().round()).max(1));

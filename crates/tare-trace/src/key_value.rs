@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::redis::Answer;
 use crate::redis::connection::Message;
-use crate::sizes::Sizes;
+use crate::sizes::{ColumnSizes, Sizes};
 use crate::tally::{LeftOut, Query, Timing, push_part};
 use crate::walk::{self, Event};
 
@@ -17,8 +17,7 @@ pub(crate) struct Operations {
     pub(crate) reads: Query,
     pub(crate) writes: Query,
     pub(crate) key_sizes: Sizes,
-    pub(crate) written: Sizes,
-    pub(crate) read: Sizes,
+    pub(crate) values: ColumnSizes,
     pub(crate) timing: Timing,
     pub(crate) left_out: LeftOut,
     /// Requests for several keys, and their keys.
@@ -82,7 +81,7 @@ impl Operations {
             Command::Writes(pairs) => {
                 for (key, value) in &pairs {
                     self.key_sizes.size(key.len() as u64);
-                    self.written.value(value);
+                    self.values.written.value(value);
                     self.writes.keys.add(&sortable(key));
                 }
                 self.writes.operations += pairs.len() as u64;
@@ -120,7 +119,7 @@ impl Operations {
         };
         for (place, answer) in pending.reads.iter().zip(answers) {
             match answer {
-                Answer::Value(value) => self.read.value(value),
+                Answer::Value(value) => self.values.read.value(value),
                 Answer::Nothing => {
                     self.reads.empty += 1;
                     place.iter().for_each(|place| self.reads.keys.remove(*place));
@@ -200,10 +199,10 @@ mod tests {
         send(40, Message::Answer(Answer::Other));
         send(50, Message::Answer(Answer::Several(vec![Answer::Value(b"xyz"), Answer::Nothing])));
         send(60, Message::Answer(Answer::Other));
-        let Operations { reads, writes, timing, .. } = operations;
+        let Operations { reads, writes, timing, values, .. } = operations;
         assert_eq!((reads.operations, reads.answered, reads.empty), (2, 2, 1));
         assert_eq!((writes.operations, timing.operations), (1, 3));
         assert_eq!(timing.latency_ns(), Some((30, 30)));
-        assert_eq!((operations.read.most(), operations.written.most()), (3, 5));
+        assert_eq!((values.read.most(), values.written.most()), (3, 5));
     }
 }

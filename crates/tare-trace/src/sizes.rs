@@ -129,6 +129,23 @@ impl Sizes {
     }
 }
 
+/// The sizes of the values of a column.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ColumnSizes {
+    pub(crate) written: Sizes,
+    pub(crate) read: Sizes,
+}
+
+impl ColumnSizes {
+    /// Returns the sizes written, or those read if nothing was written, and whether they were read.
+    pub(crate) fn known(&self) -> (&Sizes, bool) {
+        match self.written.count() {
+            0 => (&self.read, true),
+            _ => (&self.written, false),
+        }
+    }
+}
+
 /// Returns a number above 0 without its fraction.
 pub(crate) fn whole(number: f64) -> u64 {
     #[expect(

@@ -11,7 +11,7 @@ use tare_load::workload::QueryKind;
 
 use crate::cql::Message;
 use crate::side::Side;
-use crate::sizes::Sizes;
+use crate::sizes::{ColumnSizes, Sizes};
 use crate::statements::catalog::{Catalog, Keyspaces, Table};
 use crate::statements::shape::{Key, Shape, Statement, TableId, statement};
 use crate::tally::{Keys, LeftOut, Query, Timing, hash, push_part};
@@ -25,20 +25,6 @@ const STATEMENTS_MAX: usize = 1000;
 /// A kind of query, with the number of columns that it writes.
 pub(crate) type QueryId = (QueryKind, usize);
 
-/// A column as the operations show it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Column {
-    pub(crate) written: Sizes,
-    pub(crate) read: Sizes,
-}
-
-impl Column {
-    /// Returns the sizes written, or those read if nothing was written.
-    pub(crate) fn sizes(&self) -> &Sizes {
-        if self.written.count() > 0 { &self.written } else { &self.read }
-    }
-}
-
 /// The operations on a table.
 #[derive(Debug)]
 pub(crate) struct Operations<'c> {
@@ -50,7 +36,7 @@ pub(crate) struct Operations<'c> {
     shapes: HashMap<Vec<u8>, Result<Shape, &'static str>>,
     pending: HashMap<(usize, i16), Pending>,
     pub(crate) queries: BTreeMap<QueryId, Query>,
-    pub(crate) columns: BTreeMap<String, Column>,
+    pub(crate) columns: BTreeMap<String, ColumnSizes>,
     /// Sizes of the values of key columns.
     pub(crate) key_sizes: BTreeMap<String, Sizes>,
     /// The partitions of all operations.
