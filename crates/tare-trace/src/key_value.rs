@@ -1,6 +1,6 @@
 //! The operations of a capture of Redis's protocol: reads and writes of values by key.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::redis::Answer;
 use crate::redis::connection::Message;
@@ -25,7 +25,7 @@ pub(crate) struct Operations {
     pub(crate) in_several: u64,
     pub(crate) errors: u64,
     pending: HashMap<usize, VecDeque<Pending>>,
-    unpaired: Vec<usize>,
+    unpaired: HashSet<usize>,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Operations {
             walk::Message::Redis(Message::Answer(answer)) => self.answer(connection, at_ns, answer),
             walk::Message::Redis(Message::Unpaired) => {
                 self.forget(connection);
-                self.unpaired.push(connection);
+                self.unpaired.insert(connection);
             }
             walk::Message::Ended => self.forget(connection),
             walk::Message::Cql(_) => self.left_out.add("of CQL", 1),
