@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use tare_cql::types::Type;
 use tare_load::keys::Keys;
 use tare_load::value::Distribution;
-use tare_load::workload::QueryKind;
+use tare_load::workload::{QueryKind, is_name};
 use tare_std::units::{nanoseconds, significant, thousands};
 
 use crate::arrivals::{self, Arrivals, Dispersion};
@@ -56,7 +56,7 @@ pub(crate) fn of_cql(
         return Err("the capture does not say which columns are its key".into());
     }
     let names = [&id.keyspace, &id.table].into_iter().chain(&key.partition).chain(&key.clustering);
-    if let Some(name) = names.into_iter().find(|name| !spec::is_name(name)) {
+    if let Some(name) = names.into_iter().find(|name| !is_name(name)) {
         return Err(format!("the name {name:?} has other characters than letters, digits and _"));
     }
     let keys = |names: &[String]| -> Result<Vec<Key>, String> {
@@ -100,7 +100,7 @@ fn key_column(operations: &Cql<'_>, table: &Table, name: &str) -> Result<Key, St
 }
 
 fn columns(operations: &Cql<'_>, table: &Table) -> Vec<Column> {
-    let known = operations.columns.iter().filter(|(name, _)| spec::is_name(name)).take(1000);
+    let known = operations.columns.iter().filter(|(name, _)| is_name(name)).take(1000);
     let column = |(name, found): (&String, &ColumnSizes)| {
         let (sizes, is_read) = found.known();
         Some(column(name, table.types.get(name)?.clone(), sizes, is_read))

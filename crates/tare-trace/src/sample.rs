@@ -15,7 +15,7 @@ use tare_cql::response::Rows;
 use tare_cql::statement::quoted;
 use tare_load::keys::Keys;
 use tare_load::value::Distribution;
-use tare_load::workload::{QueryKind, parse};
+use tare_load::workload::{QueryKind, is_name, parse};
 use tare_load::{Access, LoadError};
 use tare_std::rng::Rng;
 use tare_std::units::thousands;
@@ -23,7 +23,7 @@ use tare_std::units::thousands;
 use crate::build::column;
 use crate::error::TraceError;
 use crate::sizes::{Sizes, whole};
-use crate::spec::{Key, Query, Spec, is_loadable, is_name};
+use crate::spec::{Key, Query, Spec, is_loadable};
 use crate::statements::catalog::{Table, schema_columns};
 
 /// Stretches of the ring, and the rows of one that are counted and that are read.

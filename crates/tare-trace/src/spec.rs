@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tare_cql::types::Type;
 use tare_load::value::Distribution;
-use tare_load::workload::QueryKind;
+use tare_load::workload::{QueryKind, has_size};
 
 /// The most queries of a workload.
 pub(crate) const QUERIES_MAX: usize = 16;
@@ -72,17 +72,6 @@ pub(crate) fn is_loadable(kind: &Type) -> bool {
             | Type::Frozen(_)
             | Type::Custom(_)
     )
-}
-
-/// Whether a workload file takes a name.
-pub(crate) fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && name.len() <= 48
-}
-
-fn has_size(kind: &Type) -> bool {
-    matches!(kind, Type::Blob | Type::Text | Type::Ascii)
 }
 
 impl Spec {
@@ -212,7 +201,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use tare_load::keys::Keys;
-    use tare_load::workload::parse;
+    use tare_load::workload::{is_name, parse};
 
     use super::*;
 

@@ -21,7 +21,7 @@ use crate::workload::rows::{KeyType, Shape, ShapeError};
 use crate::workload::table::Table;
 use crate::workload::value::Distribution;
 
-pub use parse::parse;
+pub use parse::{has_size, is_name, parse};
 pub use schema::{PrimaryKey, TableDifference};
 
 /// What keys begin with, unless a workload has a prefix of its own.

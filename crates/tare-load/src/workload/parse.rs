@@ -63,12 +63,21 @@ pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, TomlError> 
 fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     let item = table.need(key)?;
     let name = item.text()?;
-    let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && name.len() <= 48;
-    good.then(|| name.to_string()).ok_or_else(|| {
+    is_name(name).then(|| name.to_string()).ok_or_else(|| {
         item.bad_value("a name has up to 48 letters, digits and underscores, a letter first")
     })
+}
+
+/// Whether a workload can have this name of a keyspace, table or column.
+pub fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name.len() <= 48
+}
+
+/// Whether columns of this type have a size.
+pub fn has_size(kind: &Type) -> bool {
+    matches!(kind, Type::Blob | Type::Text | Type::Ascii)
 }
 
 /// Reads the name of a column, which must be unique.
@@ -106,9 +115,8 @@ fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
 
 /// Reads a size in bytes; only some types have one.
 fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Distribution, TomlError> {
-    let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
     let Some(item) = table.get("size") else { return Ok(Distribution::Fixed(default)) };
-    if !sized {
+    if !has_size(kind) {
         return Err(item.bad_value(&format!("a {kind} has no size of its own")));
     }
     let spread = spread(&item)?;
@@ -262,16 +270,15 @@ fn columns(root: &Toml<'_>, table: &mut Table, names: &mut Vec<String>) -> Resul
 fn content(entry: &Toml<'_>, kind: &Type) -> Result<Content, TomlError> {
     let size = size(entry, kind, 64)?;
     let random_share = entry.share("compressed_to", 1.0)?;
-    let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
     if let Some(item) = entry.get("compressed_to") {
-        if !sized {
+        if !has_size(kind) {
             return Err(item.bad_value(&format!("a {kind} is as long as it is")));
         }
         if random_share < 1.0 && (size.least() as f64) * random_share < 8.0 {
             return Err(item.bad_value("fewer than 8 bytes would be left of a value"));
         }
     }
-    if let Some(item) = entry.get("values").filter(|_| sized) {
+    if let Some(item) = entry.get("values").filter(|_| has_size(kind)) {
         return Err(item.bad_value("only numbers have a range of values; give a size"));
     }
     Ok(match kind {
