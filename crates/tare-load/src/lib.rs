@@ -58,7 +58,7 @@ pub mod workload;
 
 pub use access::Access;
 pub use error::LoadError;
-pub use protocol::dial::{execute, rows as query_rows};
+pub use protocol::dial::{QueryConnection, execute};
 pub use report::stats::{Recovered, Stats};
 pub use report::{LoadDoubt, LoadReport, histogram, log};
 pub use run::clock_ns;

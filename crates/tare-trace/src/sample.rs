@@ -16,7 +16,7 @@ use tare_cql::statement::quoted;
 use tare_load::keys::Keys;
 use tare_load::value::Distribution;
 use tare_load::workload::{QueryKind, is_name, parse};
-use tare_load::{Access, LoadError};
+use tare_load::{Access, LoadError, QueryConnection};
 use tare_std::rng::Rng;
 use tare_std::units::thousands;
 
@@ -68,12 +68,13 @@ pub fn sample(
          WHERE keyspace_name = '{keyspace}' AND table_name = '{table}'"
     );
     let mut schema = Table::default();
-    tare_load::query_rows(access, "the schema", &query, deadline, &mut |rows| {
+    let mut connection = QueryConnection::open(access, deadline).map_err(fail)?;
+    let read_schema = connection.rows("the schema", &query, deadline, |rows| {
         for (_, column) in schema_columns(rows, Some(keyspace), Some(table)) {
             schema.schema_column(column);
         }
-    })
-    .map_err(fail)?;
+    });
+    read_schema.map_err(fail)?;
     if schema.key().partition.is_empty() {
         return Err(refuse("the cluster has no such table".into()));
     }
@@ -81,7 +82,7 @@ pub fn sample(
     let mut rng = Rng::new(1);
     for _ in 0..STRETCHES {
         let from = rng.next_u64().cast_signed();
-        sample.stretch(access, from, deadline).map_err(fail)?;
+        sample.stretch(&mut connection, from, deadline).map_err(fail)?;
     }
     if sample.rows == 0 {
         return Err(refuse("it has no rows to sample".into()));
@@ -129,19 +130,24 @@ impl<'s> Sample<'s> {
     }
 
     /// Reads rows from a token on.
-    fn stretch(&mut self, access: &Access, from: i64, until: Instant) -> Result<(), LoadError> {
+    fn stretch(
+        &mut self,
+        connection: &mut QueryConnection,
+        from: i64,
+        until: Instant,
+    ) -> Result<(), LoadError> {
         let rest = |limit: usize| {
             format!("FROM {} WHERE token({}) >= {from} LIMIT {limit}", self.table, self.partition)
         };
         let counted = format!("SELECT token({}) {}", self.partition, rest(COUNTED_ROWS));
         let read = format!("SELECT * {}", rest(READ_ROWS));
         let mut tokens = Vec::new();
-        tare_load::query_rows(access, "tokens", &counted, until, &mut |rows| {
+        connection.rows("tokens", &counted, until, |rows| {
             let token = |cell: Option<&[u8]>| Some(i64::from_be_bytes(cell?.try_into().ok()?));
             tokens.extend(rows.cells().filter_map(token));
         })?;
         self.count(from, &tokens);
-        tare_load::query_rows(access, "rows", &read, until, &mut |rows| self.sizes(rows))
+        connection.rows("rows", &read, until, |rows| self.sizes(rows))
     }
 
     /// Counts the partitions of a stretch by the tokens of its rows.

@@ -108,30 +108,49 @@ pub fn execute(
     statements: &[(&'static str, String)],
     deadline: Instant,
 ) -> Result<(), LoadError> {
-    let node = access.nodes.first().ok_or(LoadError::NoNode)?;
-    let host = access::resolve(node, access.protocol.port())?;
-    let mut connection = Dialer::new(access)?.open(&host, None, deadline)?;
+    let mut connection = open_first(access, deadline)?;
     statements
         .iter()
         .try_for_each(|(what, statement)| connection.query(what, statement, deadline, |_| ()))
 }
 
-/// Connects to the first node and passes the rows of a query to `take`, at most until `deadline`.
-/// `what` is the name that errors use.
-///
-/// # Errors
-/// If the server cannot be reached or refuses the query.
-pub fn rows(
-    access: &Access,
-    what: &'static str,
-    query: &str,
-    deadline: Instant,
-    take: &mut dyn FnMut(&Rows<'_>),
-) -> Result<(), LoadError> {
+fn open_first(access: &Access, deadline: Instant) -> Result<Connection, LoadError> {
     let node = access.nodes.first().ok_or(LoadError::NoNode)?;
     let host = access::resolve(node, access.protocol.port())?;
-    let mut connection = Dialer::new(access)?.open(&host, None, deadline)?;
-    connection.query(what, query, deadline, |rows| rows.iter().for_each(take))
+    Dialer::new(access)?.open(&host, None, deadline)
+}
+
+/// A connection to the first node for queries one after the other.
+#[derive(Debug)]
+pub struct QueryConnection(Connection);
+
+impl QueryConnection {
+    /// Connects, at most until `deadline`.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub fn open(access: &Access, deadline: Instant) -> Result<Self, LoadError> {
+        open_first(access, deadline).map(Self)
+    }
+
+    /// Passes the rows of a query to `take`, at most until `deadline`. `what` is the name that
+    /// errors use.
+    ///
+    /// # Errors
+    /// If the server refuses the query or does not answer.
+    pub fn rows(
+        &mut self,
+        what: &'static str,
+        query: &str,
+        deadline: Instant,
+        take: impl FnOnce(&Rows<'_>),
+    ) -> Result<(), LoadError> {
+        self.0.query(what, query, deadline, |rows| {
+            if let Some(rows) = &rows {
+                take(rows);
+            }
+        })
+    }
 }
 
 /// Connects from a source port that selects the shard.
