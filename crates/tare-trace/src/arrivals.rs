@@ -66,7 +66,7 @@ pub(crate) fn dispersion(times_ns: &[u64]) -> Dispersion {
     Dispersion { arrivals, index, window_ns }
 }
 
-/// Returns the least, mean and most requests of the whole seconds.
+/// Returns the least and the most requests of the whole seconds.
 pub(crate) fn per_second(times_ns: &[u64]) -> Option<(u64, u64)> {
     let (first, last) = (times_ns.iter().min()?, times_ns.iter().max()?);
     let seconds = usize::try_from((last - first) / 1_000_000_000).ok().filter(|all| *all > 0)?;
