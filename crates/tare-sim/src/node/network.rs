@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use tare_db::simulation::Arrived;
 use tare_std::rng::Rng;
 
 /// The buffers and delays of a network.
@@ -99,15 +100,6 @@ pub(crate) struct Connection {
     server_has_closed: bool,
 }
 
-/// What the server's end of a connection has for its reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Nothing,
-    Bytes,
-    End,
-    Broken,
-}
-
 /// All connections to one server.
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -166,16 +158,17 @@ impl Network {
         Some(number)
     }
 
-    pub(crate) fn state(&mut self, number: u64, now_ns: u64) -> State {
-        let Some(connection) = self.connections.get_mut(&number) else { return State::Broken };
+    /// What the server's end of a connection has for its reader.
+    pub(crate) fn arrived(&mut self, number: u64, now_ns: u64) -> Arrived {
+        let Some(connection) = self.connections.get_mut(&number) else { return Arrived::Broken };
         if connection.is_broken {
-            return State::Broken;
+            return Arrived::Broken;
         }
         connection.to_server.arrive(now_ns);
         match (connection.to_server.here.is_empty(), connection.client_has_ended) {
-            (false, _) => State::Bytes,
-            (true, true) if connection.to_server.is_empty() => State::End,
-            (true, _) => State::Nothing,
+            (false, _) => Arrived::Bytes,
+            (true, true) if connection.to_server.is_empty() => Arrived::End,
+            (true, _) => Arrived::Nothing,
         }
     }
 
