@@ -90,7 +90,6 @@ pub(crate) struct Connection {
     /// The client's end of the pair of sockets whose other end the server accepts. No bytes go
     /// through it, but those with which the server refuses the connection.
     client_fd: OwnedFd,
-    server_fd: Option<OwnedFd>,
     /// The shard that has adopted it.
     shard: Option<usize>,
     /// The server waits for room to send.
@@ -129,7 +128,6 @@ impl Network {
             to_server: Pipe::new(self.shape.to_server_bytes),
             to_client: Pipe::new(self.shape.to_client_bytes),
             client_fd,
-            server_fd: None,
             shard: None,
             wants_room: false,
             is_broken: false,
@@ -149,12 +147,12 @@ impl Network {
         Some(fd)
     }
 
-    /// Gives the server's end to a shard, and returns the number of the connection.
+    /// Gives the server's end to a shard, and returns the number of the connection. From now on
+    /// bytes go through the pipes, so the pair of sockets is not needed.
     pub(crate) fn adopt(&mut self, fd: OwnedFd, shard: usize) -> Option<u64> {
         let number = self.accepted.remove(&fd.as_raw_fd())?;
         let connection = self.connections.get_mut(&number)?;
         connection.shard = Some(shard);
-        connection.server_fd = Some(fd);
         Some(number)
     }
 
@@ -213,7 +211,6 @@ impl Network {
     pub(crate) fn close_by_server(&mut self, number: u64) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.server_has_closed = true;
-            connection.server_fd = None;
             connection.wants_room = false;
         }
     }
@@ -321,7 +318,6 @@ impl Network {
         self.accepted.clear();
         for connection in self.connections.values_mut() {
             connection.server_has_closed = true;
-            connection.server_fd = None;
             // A connection that no shard had accepted ends without a byte.
             connection.shard.get_or_insert(0);
         }
