@@ -180,8 +180,8 @@ impl ReadWrite {
                 _ => timestamp,
             };
             let cells = change.cells(before, timestamp)?;
-            if !cells.is_empty() || matches!(change, RowChange::Range { .. }) {
-                append(&mut payload, &change.mutation(table, key, &cells, timestamp))?;
+            if let Some(mutation) = change.mutation(table, key, &cells, timestamp) {
+                append(&mut payload, &mutation)?;
             }
         }
         Ok(payload)
