@@ -59,6 +59,10 @@ pub(crate) struct RowsFound {
 }
 
 impl LateChanges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
     /// Adds a change. Returns the bytes that it adds.
     pub(crate) fn add(
         &mut self,
