@@ -26,7 +26,7 @@ use crate::node::clock::Clock;
 use crate::node::config::Durability;
 use crate::node::directory::ShardFiles;
 use crate::node::memory::{Budget, Resident};
-use crate::node::metrics::{ShardMetrics, SharedCounters};
+use crate::node::metrics::SharedCounters;
 use crate::query::catalog::SharedCatalog;
 use crate::query::catalog::journal::JournalError;
 use crate::query::system::Node as NodeIdentity;
@@ -180,7 +180,8 @@ impl NodeStart {
             Running { shard, mark, wait: None, has_ended: false, events: Vec::new() }
         });
         let running = running.collect();
-        Ok(Node { running, logins: users.map(|users| (users, logins)), shared, budget })
+        let logins = users.map(|users| (users, logins));
+        Ok(Node { running, logins, shared, connection_bytes: budget.connection_bytes })
     }
 }
 
@@ -215,7 +216,7 @@ struct Running {
     events: Vec<Event>,
 }
 
-/// What the connections of a shard hold, and what the shard has refused.
+/// What the connections of a shard hold and wait for.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// The most memory that connections have held since the last call, and their limit, in bytes.
@@ -223,12 +224,8 @@ pub struct Load {
     pub bytes_max: usize,
     /// Memory that connections hold now, in bytes.
     pub bytes: usize,
-    /// Connections that are open, and their limit.
+    /// Connections that are open.
     pub connections: u64,
-    pub connections_max: usize,
-    /// Reads that wait for the disk, and their limit.
-    pub waiting_reads: usize,
-    pub waiting_reads_max: usize,
     /// Requests for which a client waits.
     pub unanswered: u64,
 }
@@ -238,7 +235,8 @@ pub struct Node {
     running: Vec<Running>,
     logins: Option<(Users, Receiver<Login>)>,
     shared: Arc<SharedState>,
-    budget: Budget,
+    /// The limit of the memory of each shard's connections.
+    connection_bytes: usize,
 }
 
 impl fmt::Debug for Node {
@@ -313,18 +311,10 @@ impl Node {
         let (bytes, peak_bytes) = shard.connections.take_peak_bytes();
         Load {
             peak_bytes,
-            bytes_max: self.budget.connection_bytes,
+            bytes_max: self.connection_bytes,
             bytes,
             connections: shard.telemetry.counters.connections,
-            connections_max: self.budget.connections_max,
-            waiting_reads: shard.reads.waiting(),
-            waiting_reads_max: self.budget.waiting_reads_max,
             unanswered: shard.connections.unanswered,
         }
-    }
-
-    /// The counters of a shard.
-    pub fn counters(&self, shard: usize) -> ShardMetrics {
-        self.running[shard].shard.telemetry.counters
     }
 }

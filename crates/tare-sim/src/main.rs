@@ -78,21 +78,16 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
 }
 
 impl Asked {
-    fn stores_options(&self, lines: usize) -> Options {
-        let options = Options { lines, ..Options::default() };
-        Options { steps: self.steps.unwrap_or(options.steps), ..options }
-    }
-
-    fn server_options(&self, lines: usize) -> Options {
-        let options = Options { lines, ..Options::for_server() };
-        Options { steps: self.steps.unwrap_or(options.steps), ..options }
+    /// The options of a simulation, which by itself has these.
+    fn options(&self, of: Options, lines: usize) -> Options {
+        Options { lines, steps: self.steps.unwrap_or(of.steps), ..of }
     }
 }
 
 /// Simulates a seed twice, and prints its last events if it fails.
 fn one(seed: u64, asked: &Asked) -> Result<(), String> {
     if asked.stores {
-        let options = asked.stores_options(asked.lines);
+        let options = asked.options(Options::default(), asked.lines);
         let outcome = twice(|| run(seed, &options), |outcome| outcome.hash)?;
         print(&format!(
             "seed {seed}, stores: {} events, {} restarts, hash {:016x}: nothing wrong",
@@ -100,7 +95,7 @@ fn one(seed: u64, asked: &Asked) -> Result<(), String> {
         ));
     }
     if asked.server {
-        let options = asked.server_options(asked.lines);
+        let options = asked.options(Options::for_server(), asked.lines);
         let outcome = twice(|| run_node(seed, &options), |outcome| outcome.hash)?;
         print(&format!(
             "seed {seed}, server: {} events, hash {:016x}: nothing wrong; {}",
@@ -128,7 +123,7 @@ fn many(asked: &Asked) -> Result<(), String> {
     let mut failures = Vec::new();
     let seeds = format!("seeds {} to {}", asked.first, (asked.first + asked.seeds).max(1) - 1);
     if asked.stores {
-        let options = asked.stores_options(0);
+        let options = asked.options(Options::default(), 0);
         let (mut events, mut restarts) = (0, 0);
         for life in each_seed(asked.seeds, |seed| run(asked.first + seed, &options)) {
             match life {
@@ -142,7 +137,7 @@ fn many(asked: &Asked) -> Result<(), String> {
         print(&format!("{seeds}, stores: {restarts} restarts, {events} events"));
     }
     if asked.server {
-        let options = asked.server_options(0);
+        let options = asked.options(Options::for_server(), 0);
         let (mut events, mut coverage) = (0, Coverage::default());
         for life in each_seed(asked.seeds, |seed| run_node(asked.first + seed, &options)) {
             match life {

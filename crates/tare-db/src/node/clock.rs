@@ -68,23 +68,18 @@ pub(crate) mod simulated {
 
     /// The time of a simulated machine. Each reading of the clock takes some of it, as computing
     /// does.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub struct VirtualTime {
         now_ns: AtomicU64,
         /// Microseconds since the Unix epoch at `now_ns` 0.
-        epoch_us: AtomicU64,
-        reading_ns: AtomicU64,
+        epoch_us: u64,
+        reading_ns: u64,
     }
 
     impl VirtualTime {
         /// Time that begins at `epoch_us` after the Unix epoch. It is never freed.
         pub fn begin(epoch_us: u64, reading_ns: u64) -> &'static Self {
-            let time = Self {
-                now_ns: AtomicU64::new(0),
-                epoch_us: AtomicU64::new(epoch_us),
-                reading_ns: AtomicU64::new(reading_ns),
-            };
-            Box::leak(Box::new(time))
+            Box::leak(Box::new(Self { now_ns: AtomicU64::new(0), epoch_us, reading_ns }))
         }
 
         /// Nanoseconds since the begin.
@@ -105,12 +100,11 @@ pub(crate) mod simulated {
         }
 
         pub(crate) fn read_ns(&self) -> u64 {
-            let step_ns = self.reading_ns.load(Ordering::Relaxed);
-            self.now_ns.fetch_add(step_ns, Ordering::Relaxed) + step_ns
+            self.now_ns.fetch_add(self.reading_ns, Ordering::Relaxed) + self.reading_ns
         }
 
         pub(crate) fn wall_us(&self) -> i64 {
-            let us = self.epoch_us.load(Ordering::Relaxed) + self.now_ns() / 1000;
+            let us = self.epoch_us + self.now_ns() / 1000;
             i64::try_from(us).unwrap_or(i64::MAX)
         }
     }

@@ -34,8 +34,6 @@ struct LateChange {
     table: Arc<Table>,
     key: PartitionKey,
     change: RowChange,
-    /// The columns that the change needs, ascending; `None` needs all of them.
-    columns: Option<Vec<u16>>,
 }
 
 /// A write that waits for its turn at its shard.
@@ -61,6 +59,10 @@ pub(crate) struct RowsFound {
 }
 
 impl LateChanges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
     /// Adds a change. Returns the bytes that it adds.
     pub(crate) fn add(
         &mut self,
@@ -76,13 +78,7 @@ impl LateChanges {
                  one shard are not supported"
             )));
         }
-        let columns = columns_of(&change);
-        self.changes.push(LateChange {
-            table: Arc::clone(table),
-            key: key.clone(),
-            change,
-            columns,
-        });
+        self.changes.push(LateChange { table: Arc::clone(table), key: key.clone(), change });
         Ok(bytes)
     }
 
@@ -109,7 +105,6 @@ impl LateChanges {
             && cells.is_empty()
         {
             operations.into_iter().for_each(|one| row_operation::add(all, one));
-            known.columns = columns_of(&known.change);
             return None;
         }
         Some(RowChange::Row { clustering, cells, operations, time })
@@ -146,9 +141,10 @@ impl ReadWrite {
         pins.resize_with(changes.len(), Pins::default);
         let mut found = RowsFound { latest: i64::MIN, rows: Vec::with_capacity(changes.len()) };
         let mut is_missing = false;
-        for (LateChange { table, key, change, columns }, pins) in changes.iter().zip(pins) {
+        for (LateChange { table, key, change }, pins) in changes.iter().zip(pins) {
             let mut cells = Vec::new();
             if let RowChange::Row { clustering, .. } = change {
+                let columns = columns_of(change);
                 let read = RowRead {
                     table: table.store,
                     token: key.token,
@@ -174,14 +170,14 @@ impl ReadWrite {
         let is_counter = self.is_counter();
         let mut payload = self.payload.clone();
         for (late, before) in self.changes.changes.iter().zip(&found.rows) {
-            let LateChange { table, key, change, .. } = late;
+            let LateChange { table, key, change } = late;
             let timestamp = match change {
                 RowChange::Row { time, .. } if !is_counter => time.timestamp,
                 _ => timestamp,
             };
             let cells = change.cells(before, timestamp)?;
-            if !cells.is_empty() || matches!(change, RowChange::Range { .. }) {
-                append(&mut payload, &change.mutation(table, key, &cells, timestamp))?;
+            if let Some(mutation) = change.mutation(table, key, &cells, timestamp) {
+                append(&mut payload, &mutation)?;
             }
         }
         Ok(payload)

@@ -50,15 +50,17 @@ impl RowChange {
         Ok(out)
     }
 
-    /// The mutation with the cells that [`RowChange::cells`] has returned.
+    /// The mutation with the cells that [`RowChange::cells`] has returned; `None` for a row without
+    /// any.
     pub(crate) fn mutation<'a>(
         &'a self,
         table: &Arc<Table>,
         key: &'a PartitionKey,
         cells: &'a [u8],
         timestamp: i64,
-    ) -> Mutation<'a> {
+    ) -> Option<Mutation<'a>> {
         let change = match self {
+            Self::Row { .. } if cells.is_empty() => return None,
             Self::Row { clustering, .. } => Change::Row { clustering, cells },
             Self::Range { slice: (from, to), deleted_s } => Change::Range(RangeTombstone {
                 from,
@@ -67,6 +69,6 @@ impl RowChange {
                 deleted_s: *deleted_s,
             }),
         };
-        Mutation { table: table.store, token: key.token, key: &key.key, change }
+        Some(Mutation { table: table.store, token: key.token, key: &key.key, change })
     }
 }

@@ -65,7 +65,7 @@ impl Reads {
     }
 
     /// Number of reads that wait for blocks.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 

@@ -39,8 +39,7 @@ impl Coverage {
 
     /// Adds the counts of another simulation.
     pub fn add(&mut self, other: &Self) {
-        let numbers = other.numbers();
-        for (sum, (_, number)) in self.numbers_mut().into_iter().zip(numbers) {
+        for ((_, sum), (_, number)) in self.named().into_iter().zip(other.numbers()) {
             *sum += number;
         }
         for (pair, count) in &other.pairs {
@@ -54,44 +53,30 @@ impl Coverage {
     }
 
     /// The counts with their names.
-    pub fn numbers(&self) -> [(&'static str, u64); 16] {
-        [
-            ("starts", self.starts),
-            ("connections", self.connections),
-            ("TLS sessions", self.tls_sessions),
-            ("logins", self.logins),
-            ("refused logins", self.refused_logins),
-            ("acknowledged writes", self.acknowledged),
-            ("reads", self.reads),
-            ("refused for memory", self.over_memory),
-            ("refused for another limit", self.overloaded),
-            ("failed", self.failed),
-            ("refused connections", self.refused_connections),
-            ("crashes in a TLS handshake", self.crashes_in_handshake),
-            ("crashes under load", self.crashes_under_load),
-            ("stops under load", self.stops_under_load),
-            ("disk full and client stalled", self.full_and_stalled),
-            ("two faults at once", self.pairs.values().sum()),
-        ]
+    pub fn numbers(&self) -> Vec<(&'static str, u64)> {
+        let mut counts = self.clone();
+        let numbers = counts.named().into_iter().map(|(name, number)| (name, *number));
+        numbers.chain([("two faults at once", self.pairs.values().sum())]).collect()
     }
 
-    fn numbers_mut(&mut self) -> [&mut u64; 15] {
+    /// All counts but those of pairs.
+    fn named(&mut self) -> [(&'static str, &mut u64); 15] {
         [
-            &mut self.starts,
-            &mut self.connections,
-            &mut self.tls_sessions,
-            &mut self.logins,
-            &mut self.refused_logins,
-            &mut self.acknowledged,
-            &mut self.reads,
-            &mut self.over_memory,
-            &mut self.overloaded,
-            &mut self.failed,
-            &mut self.refused_connections,
-            &mut self.crashes_in_handshake,
-            &mut self.crashes_under_load,
-            &mut self.stops_under_load,
-            &mut self.full_and_stalled,
+            ("starts", &mut self.starts),
+            ("connections", &mut self.connections),
+            ("TLS sessions", &mut self.tls_sessions),
+            ("logins", &mut self.logins),
+            ("refused logins", &mut self.refused_logins),
+            ("acknowledged writes", &mut self.acknowledged),
+            ("reads", &mut self.reads),
+            ("refused for memory", &mut self.over_memory),
+            ("refused for another limit", &mut self.overloaded),
+            ("failed", &mut self.failed),
+            ("refused connections", &mut self.refused_connections),
+            ("crashes in a TLS handshake", &mut self.crashes_in_handshake),
+            ("crashes under load", &mut self.crashes_under_load),
+            ("stops under load", &mut self.stops_under_load),
+            ("disk full and client stalled", &mut self.full_and_stalled),
         ]
     }
 }

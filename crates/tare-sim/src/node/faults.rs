@@ -2,7 +2,7 @@
 //! are those of `crate::faults`.
 
 use crate::device::Crash;
-use crate::faults::Faults;
+use crate::faults::{Faults, strikes};
 use crate::node::NodeSimulation;
 use crate::violation::Violation;
 
@@ -60,7 +60,7 @@ impl NodeSimulation {
         if is_poisoned && self.rng.below(20) == 0 {
             return self.apply(Fault::Kill);
         }
-        if self.shape.faults == 0 || self.rng.below(self.shape.faults) > 0 {
+        if !strikes(&mut self.rng, self.shape.faults) {
             return Ok(());
         }
         let mut faults = vec![ALL[self.index(ALL.len())]];

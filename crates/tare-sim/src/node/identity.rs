@@ -7,14 +7,12 @@
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, SignatureScheme,
-};
+use rustls::{ClientConfig, ClientConnection, ServerConfig};
+use tare_cql::tls::AcceptAnyCertificate;
 
 const CERTIFICATE: &[u8] = include_bytes!("server.pem");
 const KEY: &[u8] = include_bytes!("server.key");
@@ -48,7 +46,8 @@ pub(crate) fn server() -> Arc<ServerConfig> {
 pub(crate) fn client(newest: bool) -> ClientConnection {
     let versions = if newest { &TLS13 } else { &TLS12 };
     let provider = provider();
-    let verifier = Arc::new(AcceptAny(Arc::clone(&provider)));
+    // The validity of a certificate depends on a clock that is not simulated.
+    let verifier = Arc::new(AcceptAnyCertificate(Arc::clone(&provider)));
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[versions])
         .expect("the provider has both versions")
@@ -63,45 +62,4 @@ pub(crate) fn client(newest: bool) -> ClientConnection {
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())))
-}
-
-/// Accepts any certificate: its validity depends on a clock that is not simulated.
-#[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+use tare_db::simulation::Arrived;
 use tare_std::rng::Rng;
 
 /// The buffers and delays of a network.
@@ -89,7 +90,6 @@ pub(crate) struct Connection {
     /// The client's end of the pair of sockets whose other end the server accepts. No bytes go
     /// through it, but those with which the server refuses the connection.
     client_fd: OwnedFd,
-    server_fd: Option<OwnedFd>,
     /// The shard that has adopted it.
     shard: Option<usize>,
     /// The server waits for room to send.
@@ -97,15 +97,6 @@ pub(crate) struct Connection {
     is_broken: bool,
     client_has_ended: bool,
     server_has_closed: bool,
-}
-
-/// What the server's end of a connection has for its reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Nothing,
-    Bytes,
-    End,
-    Broken,
 }
 
 /// All connections to one server.
@@ -137,7 +128,6 @@ impl Network {
             to_server: Pipe::new(self.shape.to_server_bytes),
             to_client: Pipe::new(self.shape.to_client_bytes),
             client_fd,
-            server_fd: None,
             shard: None,
             wants_room: false,
             is_broken: false,
@@ -157,25 +147,26 @@ impl Network {
         Some(fd)
     }
 
-    /// Gives the server's end to a shard, and returns the number of the connection.
+    /// Gives the server's end to a shard, and returns the number of the connection. From now on
+    /// bytes go through the pipes, so the pair of sockets is not needed.
     pub(crate) fn adopt(&mut self, fd: OwnedFd, shard: usize) -> Option<u64> {
         let number = self.accepted.remove(&fd.as_raw_fd())?;
         let connection = self.connections.get_mut(&number)?;
         connection.shard = Some(shard);
-        connection.server_fd = Some(fd);
         Some(number)
     }
 
-    pub(crate) fn state(&mut self, number: u64, now_ns: u64) -> State {
-        let Some(connection) = self.connections.get_mut(&number) else { return State::Broken };
+    /// What the server's end of a connection has for its reader.
+    pub(crate) fn arrived(&mut self, number: u64, now_ns: u64) -> Arrived {
+        let Some(connection) = self.connections.get_mut(&number) else { return Arrived::Broken };
         if connection.is_broken {
-            return State::Broken;
+            return Arrived::Broken;
         }
         connection.to_server.arrive(now_ns);
         match (connection.to_server.here.is_empty(), connection.client_has_ended) {
-            (false, _) => State::Bytes,
-            (true, true) if connection.to_server.is_empty() => State::End,
-            (true, _) => State::Nothing,
+            (false, _) => Arrived::Bytes,
+            (true, true) if connection.to_server.is_empty() => Arrived::End,
+            (true, _) => Arrived::Nothing,
         }
     }
 
@@ -220,7 +211,6 @@ impl Network {
     pub(crate) fn close_by_server(&mut self, number: u64) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.server_has_closed = true;
-            connection.server_fd = None;
             connection.wants_room = false;
         }
     }
@@ -328,7 +318,6 @@ impl Network {
         self.accepted.clear();
         for connection in self.connections.values_mut() {
             connection.server_has_closed = true;
-            connection.server_fd = None;
             // A connection that no shard had accepted ends without a byte.
             connection.shard.get_or_insert(0);
         }

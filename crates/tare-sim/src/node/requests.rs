@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::faults::Canary;
+use crate::faults::{Canary, strikes};
 use crate::node::NodeSimulation;
 use crate::node::client::{
     Answer, Client, DELETE_PARTITION, DELETE_ROW, INSERT, Phase, Received, Refusal, Request, SCAN,
@@ -148,7 +148,7 @@ impl NodeSimulation {
     }
 
     fn length(&mut self) -> usize {
-        let large = self.shape.large_values > 0 && self.rng.below(self.shape.large_values) == 0;
+        let large = strikes(&mut self.rng, self.shape.large_values);
         let bound = if large { self.shape.large_bytes } else { 200 };
         8 + usize::try_from(self.rng.below(bound)).unwrap_or(0)
     }

@@ -7,7 +7,7 @@ use tare_db::config::Durability;
 use tare_db::simulation::{Delivery, NodeSettings, ShardMemory};
 use tare_std::rng::Rng;
 
-use crate::faults::{Canary, Faults};
+use crate::faults::{Canary, Faults, strikes};
 use crate::node::client::ClientShape;
 use crate::node::identity;
 use crate::node::network::NetworkShape;
@@ -101,7 +101,7 @@ impl Shape {
     /// The properties of a new client.
     pub(crate) fn client(&self, rng: &mut Rng) -> ClientShape {
         let version = if rng.below(2) == 0 { Version::V4 } else { Version::V5 };
-        let is_wrong = self.wrong_passwords > 0 && rng.below(self.wrong_passwords) == 0;
+        let is_wrong = strikes(rng, self.wrong_passwords);
         let window = pick(rng, &self.windows);
         ClientShape {
             version,

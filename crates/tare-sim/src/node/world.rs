@@ -11,7 +11,7 @@ use tare_std::rng::Rng;
 use tare_store::{Completion, Op};
 
 use crate::device::Device;
-use crate::node::network::{Network, State};
+use crate::node::network::Network;
 use crate::trace::Trace;
 use crate::violation::Violation;
 
@@ -77,12 +77,9 @@ impl Machine for ShardMachine {
     fn arrived(&mut self, socket: Socket) -> Arrived {
         let mut world = self.world.borrow_mut();
         let now_ns = world.time.now_ns();
-        match world.network.state(socket.0, now_ns) {
-            State::Bytes if world.silent == Some(socket.0) => Arrived::Nothing,
-            State::Nothing => Arrived::Nothing,
-            State::Bytes => Arrived::Bytes,
-            State::End => Arrived::End,
-            State::Broken => Arrived::Broken,
+        match world.network.arrived(socket.0, now_ns) {
+            Arrived::Bytes if world.silent == Some(socket.0) => Arrived::Nothing,
+            arrived => arrived,
         }
     }
 

@@ -192,11 +192,8 @@ impl ConditionalWrite {
         let cells = |change: &RowChange| change.cells(self.before(change, read), timestamp);
         let cells = self.changes.iter().map(cells).collect::<Result<Vec<_>, _>>()?;
         let changes = self.changes.iter().zip(&cells);
-        let changes = changes.filter(|(change, cells)| {
-            !cells.is_empty() || matches!(change, RowChange::Range { .. })
-        });
         let mutations: Vec<Mutation<'_>> = changes
-            .map(|(change, cells)| change.mutation(&self.table, &self.key, cells, timestamp))
+            .filter_map(|(change, cells)| change.mutation(&self.table, &self.key, cells, timestamp))
             .collect();
         match mutations.is_empty() {
             true => Ok(None),

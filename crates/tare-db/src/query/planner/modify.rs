@@ -39,25 +39,25 @@ pub(super) fn modify(
             (self::delete(scope, terms, delete)?, &delete.condition)
         }
     };
-    if planned.is_counter {
-        check_counter(modify, &planned)?;
-    }
     let condition = condition.as_ref();
+    if planned.is_counter {
+        check_counter(modify, &planned, condition.is_some())?;
+    }
     let condition = condition.map(|one| super::condition::condition(terms, &planned, one));
     Ok((planned, condition.transpose()?))
 }
 
 /// Refuses what counters cannot have.
-fn check_counter(modify: &statement::Modify, planned: &Modify) -> Result<(), Failure> {
-    let has_condition = match modify {
-        statement::Modify::Insert(_) => {
-            return Err(Failure::invalid(
-                "INSERT statements are not allowed on counter tables, use UPDATE instead",
-            ));
-        }
-        statement::Modify::Update(update) => update.condition.is_some(),
-        statement::Modify::Delete(delete) => delete.condition.is_some(),
-    };
+fn check_counter(
+    modify: &statement::Modify,
+    planned: &Modify,
+    has_condition: bool,
+) -> Result<(), Failure> {
+    if matches!(modify, statement::Modify::Insert(_)) {
+        return Err(Failure::invalid(
+            "INSERT statements are not allowed on counter tables, use UPDATE instead",
+        ));
+    }
     if has_condition {
         return Err(Failure::invalid("Conditional updates are not supported on counter tables"));
     }

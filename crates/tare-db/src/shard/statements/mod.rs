@@ -30,7 +30,7 @@ impl Shard {
         match &prepared.plan {
             Plan::Modify(modify) => self.modify(conn, reply, modify, &bound, settings),
             Plan::ReadWrite(modify) => {
-                self.read_write_statement(conn, reply, modify, &bound, settings)
+                self.modify_by_payloads(conn, reply, modify, &bound, settings)
             }
             Plan::Select(select) => {
                 self.telemetry.counters.reads += 1;

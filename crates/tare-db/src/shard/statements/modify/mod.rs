@@ -49,15 +49,13 @@ impl Shard {
         bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
-        check_consistency(modify, settings)?;
-        let stamp = self.stamp(modify, None, bound, settings)?;
         let (Partitions::One(key_sources), Rows::One(row_sources), None) =
             (&modify.partitions, &modify.rows, &modify.statics)
         else {
-            let mut payloads = ShardPayloads::default();
-            self.collect(&mut payloads, modify, bound, stamp)?;
-            return self.write_payloads(conn, reply, payloads, Warnings::new());
+            return self.modify_by_payloads(conn, reply, modify, bound, settings);
         };
+        check_consistency(modify, settings)?;
+        let stamp = self.stamp(modify, None, bound, settings)?;
         let mut key = std::mem::take(&mut self.scratch.key);
         let mut clustering = std::mem::take(&mut self.scratch.clustering);
         let mut row = std::mem::take(&mut self.scratch.cells);
@@ -79,6 +77,22 @@ impl Shard {
         });
         (self.scratch.key, self.scratch.clustering, self.scratch.cells) = (key, clustering, row);
         result
+    }
+
+    /// Runs a statement that writes several rows, or that reads before it writes.
+    pub(crate) fn modify_by_payloads(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        modify: &Modify,
+        bound: &BoundValues<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<(), Failure> {
+        check_consistency(modify, settings)?;
+        let stamp = self.stamp(modify, None, bound, settings)?;
+        let mut payloads = ShardPayloads::default();
+        self.collect(&mut payloads, modify, bound, stamp)?;
+        self.write_payloads(conn, reply, payloads, Warnings::new())
     }
 
     /// Runs the writes of a BATCH message.

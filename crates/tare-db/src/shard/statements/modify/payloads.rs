@@ -1,6 +1,5 @@
 //! A write to several shards: one payload of a log entry for each of them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tare_cql::response::Reply;
@@ -20,13 +19,21 @@ use crate::shard::{Conn, Shard};
 /// The payloads of a write, one log entry for each shard.
 #[derive(Debug, Default)]
 pub(super) struct ShardPayloads {
-    by_shard: Vec<(usize, Vec<u8>)>,
-    /// Changes that need what their shard has stored, by the shard, and the time of the request.
-    late: BTreeMap<usize, LateChanges>,
+    parts: Vec<ShardPart>,
+    /// The time of the request, once there are changes that need what is stored.
     now_s: u32,
     bytes: usize,
     /// Tokens of the partitions that are written to; one may occur more than once.
     tokens: Vec<i64>,
+}
+
+/// The part of one shard.
+#[derive(Debug)]
+struct ShardPart {
+    shard: usize,
+    payload: Vec<u8>,
+    /// Changes that need what the shard has stored.
+    late: LateChanges,
 }
 
 impl Shard {
@@ -35,16 +42,16 @@ impl Shard {
         &mut self,
         conn: &mut Conn,
         reply: Reply,
-        mut payloads: ShardPayloads,
+        payloads: ShardPayloads,
         warnings: Warnings,
     ) -> Result<(), Failure> {
         self.telemetry.counters.writes += 1;
         let mut write = MultiShardWrite { shards_left: 0, failure: None, warnings };
-        for (shard, payload) in payloads.by_shard {
-            if let Some(changes) = payloads.late.remove(&shard) {
+        for ShardPart { shard, payload, late } in payloads.parts {
+            if !late.is_empty() {
                 let origin = Origin { shard: self.number, conn: conn.id, reply };
                 let (begun_ns, now_s) = (self.now.monotonic_ns, payloads.now_s);
-                let part = ReadWrite { origin, begun_ns, now_s, payload, changes };
+                let part = ReadWrite { origin, begun_ns, now_s, payload, changes: late };
                 match self.begin_read_write(shard, Box::new(part)) {
                     Ok(is_done) => write.shards_left += usize::from(!is_done),
                     Err(failure) => write.failure = Some(failure),
@@ -98,7 +105,7 @@ impl ShardPayloads {
     }
 
     pub(super) fn add(&mut self, shard: usize, mutation: &Mutation<'_>) -> Result<(), Failure> {
-        let bytes = append(self.payload(shard), mutation)?;
+        let bytes = append(&mut self.part(shard).payload, mutation)?;
         self.bytes += bytes;
         check_bytes(self.bytes)
     }
@@ -111,20 +118,20 @@ impl ShardPayloads {
         change: RowChange,
         now_s: u32,
     ) -> Result<(), Failure> {
-        self.payload(shard);
         self.now_s = now_s;
-        self.bytes += self.late.entry(shard).or_default().add(table, key, change)?;
+        self.bytes += self.part(shard).late.add(table, key, change)?;
         check_bytes(self.bytes)
     }
 
-    fn payload(&mut self, shard: usize) -> &mut Vec<u8> {
-        let at = match self.by_shard.iter().position(|(known, _)| *known == shard) {
+    fn part(&mut self, shard: usize) -> &mut ShardPart {
+        let at = match self.parts.iter().position(|known| known.shard == shard) {
             Some(at) => at,
             None => {
-                self.by_shard.push((shard, Vec::new()));
-                self.by_shard.len() - 1
+                let (payload, late) = (Vec::new(), LateChanges::default());
+                self.parts.push(ShardPart { shard, payload, late });
+                self.parts.len() - 1
             }
         };
-        &mut self.by_shard[at].1
+        &mut self.parts[at]
     }
 }

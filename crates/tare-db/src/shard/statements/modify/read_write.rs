@@ -1,41 +1,18 @@
 //! Runs writes that read before: `query::read_write` says how.
 
-use tare_cql::request::Settings;
-use tare_cql::response::Reply;
 use tare_store::{Pins, Ticket};
 
-use super::check_consistency;
-use super::payloads::ShardPayloads;
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
-use crate::query::bind::BoundValues;
 use crate::query::failure::Failure;
-use crate::query::plan::Modify;
 use crate::query::read_task::Origin;
 use crate::query::read_write::ReadWrite;
-use crate::query::warning::Warnings;
+use crate::shard::Shard;
 use crate::shard::message::Message;
 use crate::shard::reads::Suspended;
 use crate::shard::writes::WriteClient;
-use crate::shard::{Conn, Shard};
 
 impl Shard {
-    /// Runs a statement that reads before it writes.
-    pub(crate) fn read_write_statement(
-        &mut self,
-        conn: &mut Conn,
-        reply: Reply,
-        modify: &Modify,
-        bound: &BoundValues<'_>,
-        settings: &Settings<'_>,
-    ) -> Result<(), Failure> {
-        check_consistency(modify, settings)?;
-        let stamp = self.stamp(modify, None, bound, settings)?;
-        let mut payloads = ShardPayloads::default();
-        self.collect(&mut payloads, modify, bound, stamp)?;
-        self.write_payloads(conn, reply, payloads, Warnings::new())
-    }
-
     /// Begins a write at its shard. Returns whether it is done; otherwise its client is answered
     /// later.
     pub(super) fn begin_read_write(
