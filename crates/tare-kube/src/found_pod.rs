@@ -1,12 +1,14 @@
 //! A pod of the user that runs already: what the API says about one of its containers, and why that
 //! has ended. Nothing is changed: all that it takes is the right to get pods.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus, Volume};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStatus, Pod, PodStatus, Volume,
+};
 use kube::api::Api;
 
 use crate::cluster::Cluster;
 use crate::error::{KubeError, one_line};
-use crate::pod::id_of;
+use crate::pod::{id_of, runs, unscheduled};
 
 /// A container of a pod that runs and is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,12 +148,7 @@ fn choose<'a>(
 /// Returns the status of a container that runs and is ready, or why there is none.
 fn running<'a>(status: &'a PodStatus, name: &str) -> Result<&'a ContainerStatus, String> {
     let phase = status.phase.as_deref().unwrap_or("Unknown");
-    let unscheduled = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|one| one.reason.as_deref() == Some("Unschedulable"));
-    if let Some(message) = unscheduled.and_then(|one| one.message.clone()) {
+    if let Some(message) = unscheduled(status).and_then(|one| one.message.clone()) {
         return Err(format!("it has no node: {message}"));
     }
     if matches!(phase, "Failed" | "Succeeded") {
@@ -187,15 +184,12 @@ fn ports(container: &Container) -> Vec<u16> {
 fn others(status: &PodStatus, name: &str) -> Vec<OtherContainer> {
     let before = status.init_container_statuses.iter().flatten();
     let all = before.chain(status.container_statuses.iter().flatten());
-    let runs = |one: &&ContainerStatus| {
-        one.name != name && one.state.as_ref().is_some_and(|state| state.running.is_some())
-    };
-    all.filter(runs).map(|one| OtherContainer { name: one.name.clone(), id: id_of(one) }).collect()
+    let others = all.filter(|one| one.name != name && runs(one));
+    others.map(|one| OtherContainer { name: one.name.clone(), id: id_of(one) }).collect()
 }
 
 /// Returns what a volume is; `None` for one with configuration.
 fn kind(volume: &Volume) -> Option<String> {
-    let in_memory = |medium: Option<&str>| medium == Some("Memory");
     if volume.config_map.is_some()
         || volume.secret.is_some()
         || volume.projected.is_some()
@@ -204,7 +198,8 @@ fn kind(volume: &Volume) -> Option<String> {
         return None;
     }
     Some(if let Some(empty) = &volume.empty_dir {
-        if in_memory(empty.medium.as_deref()) { "emptyDir in memory" } else { "emptyDir" }.into()
+        let in_memory = empty.medium.as_deref() == Some("Memory");
+        if in_memory { "emptyDir in memory" } else { "emptyDir" }.into()
     } else if let Some(path) = &volume.host_path {
         format!("hostPath {}", path.path)
     } else if let Some(claim) = &volume.persistent_volume_claim {
@@ -236,7 +231,7 @@ fn ending(before: &FoundPod, now: &Pod) -> Option<String> {
     }
     let mut all = status.container_statuses.iter().flatten();
     let found = all.find(|one| one.name == before.container)?;
-    let ended = |state: &Option<k8s_openapi::api::core::v1::ContainerState>| {
+    let ended = |state: &Option<ContainerState>| {
         let ended = state.as_ref()?.terminated.clone()?;
         Some((ended.reason.unwrap_or_default(), ended.exit_code))
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use serde_json::{Value, json};
 
 use crate::error::{KubeError, RUN_LABEL, one_line};
@@ -346,10 +346,7 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
         let reason = status.reason.clone().unwrap_or_else(|| phase.to_string());
         return fail(format!("{reason} {}", status.message.clone().unwrap_or_default()), less);
     }
-    let unscheduled = status.conditions.iter().flatten().find(|condition| {
-        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
-    });
-    if let Some(condition) = unscheduled {
+    if let Some(condition) = unscheduled(&status) {
         let why = condition.message.clone().unwrap_or_default();
         // The words of the scheduler's plug-in (`volumebinding` in pkg/scheduler of Kubernetes).
         let of_volume = ["persistentvolume", "persistent volume"];
@@ -359,11 +356,9 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
             failed => failed,
         };
     }
-    let runs =
-        |one: &&ContainerStatus| one.state.as_ref().is_some_and(|state| state.running.is_some());
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let has_sidecar = containers.into_iter().any(|one| one.name == SIDECAR);
-    let (running, sidecar) = (container.filter(runs), sidecar.filter(runs));
+    let (running, sidecar) = (container.filter(|one| runs(one)), sidecar.filter(|one| runs(one)));
     let (Some(container), Some(address)) = (running, status.pod_ip.clone()) else {
         return Ok(Progress::Waiting);
     };
@@ -379,6 +374,18 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
         restarts: container.restart_count,
         runtime_class: pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()),
     }))
+}
+
+/// Returns why the scheduler has no node for a pod, if it says so.
+pub(crate) fn unscheduled(status: &PodStatus) -> Option<&PodCondition> {
+    status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
+    })
+}
+
+/// Returns whether a container runs.
+pub(crate) fn runs(container: &ContainerStatus) -> bool {
+    container.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
 /// Returns the id of a container without the name of the runtime.

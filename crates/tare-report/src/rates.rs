@@ -24,14 +24,9 @@ pub(crate) struct RateTable {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Whether an axis is one of rates.
-pub(crate) fn is_of_rates(axis: &Axis<'_>) -> bool {
-    RATES.contains(&axis.setting.as_str())
-}
-
 /// Returns the table of an axis of rates; `None` for another, and if nothing was measured.
 pub(crate) fn table(axis: &Axis<'_>, record: &Record, analysis: &Analysis) -> Option<RateTable> {
-    if !is_of_rates(axis) {
+    if !RATES.contains(&axis.setting.as_str()) {
         return None;
     }
     let mut rows = Vec::new();

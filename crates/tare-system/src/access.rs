@@ -44,12 +44,16 @@ fn login(spec: &LoginSpec) -> Result<Login, AccessError> {
         PasswordSource::Variable(name) => std::env::var(name).map_err(|_| {
             AccessError::NoVariable { username: username.clone(), name: name.clone() }
         })?,
-        PasswordSource::File(path) => first_line(path)?,
+        PasswordSource::File(path) => password_in(path)?,
     };
     Ok(Login { username, password })
 }
 
-fn first_line(path: &Path) -> Result<String, AccessError> {
+/// Returns the password in a file: its first line.
+///
+/// # Errors
+/// If the file cannot be read, or its first line is empty.
+pub fn password_in(path: &Path) -> Result<String, AccessError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| AccessError::ReadPassword { path: path.into(), source })?;
     let line = text.lines().next().filter(|line| !line.is_empty());

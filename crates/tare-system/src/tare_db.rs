@@ -155,12 +155,9 @@ impl System for TareDb {
     }
 
     fn memory(&self, cpus: usize) -> Option<MemoryNeed> {
-        let asked = self.options.iter().find(|(name, _)| name == "memory");
-        let asked = asked.and_then(|(_, text)| parse_bytes(text).ok());
-        let asked = asked.or(self.bytes_per_cpu.map(|bytes| bytes.saturating_mul(cpus as u64)));
         let least = SHARD_BYTES_MIN.saturating_mul(cpus as u64);
         let shards = format!("{cpus} shards of {} MiB", SHARD_BYTES_MIN >> 20);
-        Some(match asked {
+        Some(match self.memory_bytes(cpus) {
             // It refuses to start with less than its shards need.
             Some(asked) if asked < least => {
                 MemoryNeed { bytes: least, limit_bytes: least, what: shards }
@@ -177,10 +174,7 @@ impl System for TareDb {
     }
 
     fn row_memory_bytes(&self, cpus: usize) -> Option<u64> {
-        let memory = self.options.iter().find(|(name, _)| name == "memory");
-        let memory = memory.and_then(|(_, text)| parse_bytes(text).ok());
-        let memory = memory.or(self.bytes_per_cpu.map(|bytes| bytes.saturating_mul(cpus as u64)));
-        memory.map(|bytes| row_bytes_in_memory(bytes, cpus.max(1)))
+        self.memory_bytes(cpus).map(|bytes| row_bytes_in_memory(bytes, cpus.max(1)))
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
@@ -248,6 +242,16 @@ impl System for TareDb {
         }
         let (reads, disk_reads) = (total.reads, total.disk_reads);
         Ok(Some(OwnCounts { reads, disk_reads, latencies, latency_sum_ns }))
+    }
+}
+
+impl TareDb {
+    /// Returns the memory that the study gives an instance on `cpus` CPUs; `None` if it leaves that
+    /// to the database.
+    fn memory_bytes(&self, cpus: usize) -> Option<u64> {
+        let memory = self.options.iter().find(|(name, _)| name == "memory");
+        let memory = memory.and_then(|(_, text)| parse_bytes(text).ok());
+        memory.or(self.bytes_per_cpu.map(|bytes| bytes.saturating_mul(cpus as u64)))
     }
 }
 

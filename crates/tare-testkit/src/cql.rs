@@ -1,10 +1,11 @@
 //! A CQL connection for tests. It uses version 4 without compression and waits for every response.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use tare_cql::frame::{Direction, decode};
+use tare_cql::request::{Settings, encode_query};
 use tare_cql::response::Response;
 
 /// A connection to a CQL server.
@@ -67,5 +68,28 @@ impl Connection {
             Response::Prepared(prepared) => (stream, Ok(Vec::new()), prepared.id.to_vec()),
             _ => (stream, Ok(Vec::new()), Vec::new()),
         })
+    }
+
+    /// Sends the request that `encode` writes, and waits for its answer.
+    ///
+    /// # Panics
+    /// If the server has closed the connection.
+    pub fn ask(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Answer {
+        let mut out = Vec::new();
+        encode(&mut out);
+        self.stream.write_all(&out).unwrap();
+        self.receive().unwrap().1
+    }
+
+    /// Returns the sorted names of the server's keyspaces.
+    ///
+    /// # Panics
+    /// If the server does not answer with them.
+    pub fn keyspaces(&mut self) -> Vec<Vec<u8>> {
+        let names = "SELECT keyspace_name FROM system_schema.keyspaces";
+        let rows = self.ask(|out| encode_query(out, 0, names, &Settings::DEFAULT, &[])).unwrap();
+        let mut names: Vec<Vec<u8>> = rows.into_iter().flatten().flatten().collect();
+        names.sort();
+        names
     }
 }

@@ -24,7 +24,7 @@ const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 4..=5;
 /// How the clients of a workload connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientConnection {
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
@@ -38,11 +38,6 @@ pub struct ClientConnection {
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
     Lz4,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(super) fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -311,7 +311,7 @@ pub struct WorkloadSpec {
     /// Fixed rate of the latency phase in operations/s, instead of a share.
     pub rate_per_s: Option<f64>,
     /// Whether it is measured at the fixed rate alone, without a closed loop.
-    #[serde(default, skip_serializing_if = "connection::is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rate_only: bool,
     /// The objective under which the capacity of each environment is searched, from the fixed rate
     /// on.

@@ -260,22 +260,19 @@ fn tables(
     paint: Paint,
 ) {
     let any_latency = findings.iter().any(|f| f.response.is_some());
-    let (costs, costs_alone): (&[Column], &[Column]) = match is_at_rate_alone(findings) {
-        true => (&[], &[]),
-        false => (&COSTS, &COSTS_ALONE),
-    };
     let (latencies, and_doubts): (&[Column], &[Column]) =
         if any_latency { (&LATENCIES, &LATENCIES_AND_DOUBTS) } else { (&[], &CLIENT_AND_DOUBTS) };
-    let latencies = if costs.is_empty() { and_doubts } else { latencies };
-    let all: &[Column] = if costs.is_empty() { and_doubts } else { &ALL };
-    let candidates: [(&[&[Column]], Detail); 6] = [
-        (&[all], LONG),
-        (&[all], MIDDLE),
-        (&[costs, latencies], LONG),
-        (&[costs, latencies], MIDDLE),
-        (&[costs, latencies], SHORT),
-        (&[costs_alone, and_doubts], SHORT),
+    let at_rate: [(&[&[Column]], Detail); 3] =
+        [(&[and_doubts], LONG), (&[and_doubts], MIDDLE), (&[and_doubts], SHORT)];
+    let with_costs: [(&[&[Column]], Detail); 6] = [
+        (&[&ALL], LONG),
+        (&[&ALL], MIDDLE),
+        (&[&COSTS, latencies], LONG),
+        (&[&COSTS, latencies], MIDDLE),
+        (&[&COSTS, latencies], SHORT),
+        (&[&COSTS_ALONE, and_doubts], SHORT),
     ];
+    let candidates = if is_at_rate_alone(findings) { &at_rate[..] } else { &with_costs };
     let fits = |(tables, detail): &(&[&[Column]], Detail)| {
         let width = |columns: &&[Column]| {
             natural_width(&table(columns, analysis, findings, marks, *detail, paint))
@@ -283,7 +280,7 @@ fn tables(
         tables.iter().all(|columns| width(columns) <= usize::from(paint.0.width))
     };
     let last = candidates[candidates.len() - 1];
-    let (chosen, detail) = candidates.into_iter().find(fits).unwrap_or(last);
+    let (chosen, detail) = candidates.iter().copied().find(fits).unwrap_or(last);
     for columns in chosen.iter().filter(|columns| !columns.is_empty()) {
         if columns.contains(&P50) && !columns.contains(&Column::ServerCpu) {
             out.push(String::new());

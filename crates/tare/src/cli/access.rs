@@ -1,11 +1,12 @@
 //! The options of `tare load` about connections and failures.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use tare_load::access::{self, Login, Protocol, Recovery, Tls, Trust, Version};
+use tare_system::access::password_in;
 
 use super::duration;
 use crate::exit::{Exit, ExitWith};
@@ -89,7 +90,7 @@ impl Access {
 
     fn login(&self, user: &str) -> anyhow::Result<Login> {
         let password = match &self.password_file {
-            Some(file) => first_line(file).exit_with(Exit::Input)?,
+            Some(file) => password_in(file).exit_with(Exit::Input)?,
             None => std::env::var(PASSWORD_VARIABLE)
                 .with_context(|| {
                     format!(
@@ -99,17 +100,6 @@ impl Access {
                 .exit_with(Exit::Usage)?,
         };
         Ok(Login { user: user.into(), password })
-    }
-}
-
-fn first_line(file: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read the password in {}", file.display()))?;
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(line.into()),
-        _ => {
-            anyhow::bail!("the first line of {} is empty; write the password there", file.display())
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use tare_cql::request::{Settings, encode_query, encode_startup};
+use tare_cql::request::encode_startup;
 use tare_db::report::{self, Report};
 use tare_testkit::cql::Connection;
 use tare_testkit::database::{Server, until};
@@ -202,14 +202,7 @@ impl Database {
     pub(crate) fn keyspaces(&self) -> Vec<Vec<u8>> {
         let mut client = Connection::open((Ipv4Addr::LOCALHOST, self.port())).unwrap();
         assert!(answers(&client));
-        let mut out = Vec::new();
-        let names = "SELECT keyspace_name FROM system_schema.keyspaces";
-        encode_query(&mut out, 0, names, &Settings::DEFAULT, &[]);
-        client.stream.write_all(&out).unwrap();
-        let rows = client.receive().unwrap().1.unwrap();
-        let mut names: Vec<Vec<u8>> = rows.into_iter().flatten().flatten().collect();
-        names.sort();
-        names
+        client.keyspaces()
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 use serde_json::json;
-use tare_cql::request::{Settings, encode_query, encode_startup};
+use tare_cql::request::encode_startup;
 use tare_testkit::cql::Connection;
 
 use super::*;
@@ -164,18 +164,9 @@ impl Case {
 fn keyspaces(pod: &Value) -> Vec<Vec<u8>> {
     let address = format!("{}:9042", pod["status"]["podIP"].as_str().unwrap());
     let mut client = Connection::open(address).unwrap();
-    let mut out = Vec::new();
-    encode_startup(&mut out, 0, &[("CQL_VERSION", tare_cql::CQL_VERSION)]);
-    std::io::Write::write_all(&mut client.stream, &out).unwrap();
-    client.receive().unwrap().1.unwrap();
-    let mut out = Vec::new();
-    let names = "SELECT keyspace_name FROM system_schema.keyspaces";
-    encode_query(&mut out, 0, names, &Settings::DEFAULT, &[]);
-    std::io::Write::write_all(&mut client.stream, &out).unwrap();
-    let rows = client.receive().unwrap().1.unwrap();
-    let mut names: Vec<Vec<u8>> = rows.into_iter().flatten().flatten().collect();
-    names.sort();
-    names
+    let version = [("CQL_VERSION", tare_cql::CQL_VERSION)];
+    client.ask(|out| encode_startup(out, 0, &version)).unwrap();
+    client.keyspaces()
 }
 
 /// Returns what was found of a layer of an environment.

@@ -12,7 +12,7 @@ use tare_lab::attach::{Attach, AttachTarget};
 use tare_lab::environment::EnvironmentSpec;
 
 use super::AttachedError;
-use super::place::group_of_container;
+use super::place::{below, group_of_container};
 use crate::runtime::kubernetes;
 
 /// How long the API may need to say why a container has ended.
@@ -129,8 +129,7 @@ impl AttachedPod {
         let sidecar = |other: &tare_kube::OtherContainer| {
             let pid = kubernetes::first_process(&other.id)?;
             let (root, path) = group_of_container(cgroups, pid, &other.id)?;
-            let folder = root.join(path.strip_prefix("/").unwrap_or(&path));
-            Some(Sidecar { name: other.name.clone(), pid, folder })
+            Some(Sidecar { name: other.name.clone(), pid, folder: below(&root, &path) })
         };
         let sidecars = found.others.iter().filter_map(sidecar).collect();
         Ok(Self { cluster, found, pid, sidecars })

@@ -34,6 +34,13 @@ enum Members {
     Folder(PathBuf),
 }
 
+impl Members {
+    /// Returns those of a cgroup, by the root of its hierarchy and the path below it.
+    fn of_group(group: Option<&(PathBuf, PathBuf)>) -> Self {
+        group.map_or(Self::Tree, |(root, path)| Self::Folder(below(root, path)))
+    }
+}
+
 impl Target {
     /// Finds the processes.
     ///
@@ -90,19 +97,13 @@ impl Target {
         })?;
         let what = format!("{}, process {pid}", found.what);
         let own = cgroup_of(cgroups, pid).filter(|(_, path)| path != Path::new("/"));
-        let members = match &own {
-            Some((root, path)) => Members::Folder(below(root, path)),
-            None => Members::Tree,
-        };
+        let members = Members::of_group(own.as_ref());
         Ok((Self { pid, what, members, group: None, pod: None }, own.map(|(_, path)| path)))
     }
 
     fn of_pod(pod: AttachedPod, cgroups: &Layout) -> (Self, Option<PathBuf>) {
         let own = group_of_container(cgroups, pod.pid, &pod.found.container_id);
-        let members = match &own {
-            Some((root, path)) => Members::Folder(below(root, path)),
-            None => Members::Tree,
-        };
+        let members = Members::of_group(own.as_ref());
         let (pid, what) = (pod.pid, pod.what());
         let found = Self { pid, what, members, group: None, pod: Some(pod) };
         (found, own.map(|(_, path)| path))

@@ -66,20 +66,16 @@ impl Pod {
         front: SocketAddrV4,
         listen: SocketAddrV4,
     ) -> Option<Container> {
-        match self.spec.sidecar {
-            Sidecar::None => None,
-            Sidecar::Idle => {
-                let amounts = self.amounts_of_sidecar();
-                Some(Container { command: Vec::new(), mounts: Vec::new(), amounts })
-            }
+        let (command, mounts) = match self.spec.sidecar {
+            Sidecar::None => return None,
+            Sidecar::Idle => (Vec::new(), Vec::new()),
             Sidecar::Proxy => {
                 let (front, to) = (front.to_string(), listen.to_string());
                 let words = [PROGRAM, "proxy", "--listen", &front, "--to", &to];
-                let command = words.map(String::from).to_vec();
-                let amounts = self.amounts_of_sidecar();
-                Some(Container { command, mounts: vec![program], amounts })
+                (words.map(String::from).to_vec(), vec![program])
             }
-        }
+        };
+        Some(Container { command, mounts, amounts: self.amounts_of_sidecar() })
     }
 
     /// Returns the requests and limits of the second container. Without them the pod would not be
