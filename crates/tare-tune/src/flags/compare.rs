@@ -12,6 +12,9 @@ use super::container::{self, Kind, Setting};
 use super::{Context, Engine, Flag, FlagsError, Instance, InstancesError, Layer, instances};
 use crate::machine::Topology;
 
+/// Networks that an engine has by itself.
+pub(super) const ENGINES_OWN: [&str; 2] = ["bridge", "podman"];
+
 /// What a container has, in neutral form.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Present {
@@ -328,7 +331,7 @@ pub(super) fn reached(ports: &[Port], network: &PresentNetwork) -> Vec<String> {
         ),
     });
     if let PresentNetwork::Own(name) = network
-        && !["bridge", "podman"].contains(&name.as_str())
+        && !ENGINES_OWN.contains(&name.as_str())
     {
         notes.push(format!(
             "Containers on the network {name} no longer find it by name: give them the host's address."

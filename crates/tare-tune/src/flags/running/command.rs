@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::inspection::{Inspection, Object, is_empty};
 use super::secrets::{Secrets, is_secret};
+use crate::flags::compare::ENGINES_OWN;
 
 /// Parts of `HostConfig` that options are made of, or that say nothing about a container of Linux.
 const KNOWN: [&str; 63] = [
@@ -329,7 +330,7 @@ impl<'a> Builder<'a> {
             let endpoint = Object(endpoint);
             let is_first =
                 network == mode || ["", "default"].contains(&mode) && network == "bridge";
-            if !is_first && mode != "default" && !["bridge", "podman"].contains(&network) {
+            if !is_first && mode != "default" && !ENGINES_OWN.contains(&network) {
                 self.add("network", network);
             }
             for (option, path) in

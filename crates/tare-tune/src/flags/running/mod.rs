@@ -17,7 +17,8 @@ use tare_std::cpus::CpuSet;
 
 use super::change::{Change, Diff};
 use super::compare::{
-    self, Limit, Missing, Port, Present, PresentLog, PresentNetwork, PresentSeccomp, Step,
+    self, ENGINES_OWN, Limit, Missing, Port, Present, PresentLog, PresentNetwork, PresentSeccomp,
+    Step,
 };
 use super::container::{Kind, Setting};
 use super::{Context, Engine, FlagsError, Host, Request, options, shell};
@@ -38,9 +39,6 @@ const NETWORK_OPTIONS: [&str; 8] = [
     "--link=",
     "--sysctl=net.",
 ];
-
-/// Networks that an engine has by itself.
-const ENGINES_OWN: [&str; 2] = ["bridge", "podman"];
 
 /// Limits of a process as /proc names them.
 const LIMITS: [(&str, &str); 3] =
