@@ -115,11 +115,8 @@ pub(super) struct Missing {
 pub(super) fn size(context: &Context<'_>, present: &Present) -> Result<Instance, FlagsError> {
     let Context { topology, cpus, .. } = context;
     let own = present.cpus.clone().filter(|own| !own.is_empty());
-    let threads = topology.cores().map(|core| core.cpus.len()).max().unwrap_or(1).max(1);
-    let of_quota = present.quota_millis.map(|millis| {
-        let whole = usize::try_from(millis.div_ceil(1000)).unwrap_or(usize::MAX).max(1);
-        whole.div_ceil(threads).saturating_mul(threads)
-    });
+    let of_quota =
+        present.quota_millis.map(|millis| instances::cpus_of_millis(topology, millis));
     if let (Some(own), None) = (&own, of_quota)
         && own.is_subset(&cpus.compute)
     {

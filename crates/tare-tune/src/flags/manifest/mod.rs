@@ -189,11 +189,7 @@ fn size(
         largest = largest.max(Some(read));
     }
     let count = match largest {
-        Some(millis) => {
-            let threads = topology.cores().map(|core| core.cpus.len()).max().unwrap_or(1).max(1);
-            let whole = usize::try_from(millis.div_ceil(1000)).unwrap_or(usize::MAX).max(1);
-            whole.div_ceil(threads).saturating_mul(threads)
-        }
+        Some(millis) => instances::cpus_of_millis(topology, millis),
         None => {
             let shares = instances::divide(topology, &exclusive, context.request.instances);
             let shares = shares.map_err(FlagsError::from)?;
