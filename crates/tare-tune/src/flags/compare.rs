@@ -1,5 +1,5 @@
 //! Compares what a container has with the settings of `container`, for containers that run and for
-//! compose files.
+//! compose files. Units share the choice of CPUs.
 //!
 //! Method: amounts that the user chose stay: the number of CPUs (a quota becomes as many whole
 //! CPUs), memory, higher limits. Only what differs becomes a step.
@@ -187,15 +187,19 @@ pub(super) fn missing(
 }
 
 fn quota(context: &Context<'_>, millis: u64) -> Missing {
-    let flag = context.flag(
+    let whole = millis as f64 / 1000.0;
+    Missing { step: Step::DropQuota, now: Some(whole.to_string()), flag: no_quota(context) }
+}
+
+/// Returns the reason for having no CPU quota.
+pub(super) fn no_quota(context: &Context<'_>) -> Flag {
+    context.flag(
         String::new(),
         "A quota throttles the database for the rest of each period when it has used its share. \
          CPUs of its own are as many, without pauses.",
         "Documentation/scheduler/sched-bwc.rst",
         Some(Layer::Cpu),
-    );
-    let whole = millis as f64 / 1000.0;
-    Missing { step: Step::DropQuota, now: Some(whole.to_string()), flag }
+    )
 }
 
 /// Returns what the container has now of a setting that it lacks; `None` if nothing has to change.
