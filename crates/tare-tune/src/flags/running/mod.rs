@@ -21,6 +21,7 @@ use super::compare::{
     Step,
 };
 use super::container::{Kind, Setting};
+use super::host::process_limit;
 use super::{Context, Engine, FlagsError, Host, Request, options, shell};
 use crate::machine::Topology;
 use crate::plan::CpuSets;
@@ -193,9 +194,7 @@ fn limits(inspection: &Inspection) -> Vec<(String, Limit, Limit)> {
     let mut limits: Vec<_> = given.collect();
     for (name, line) in LIMITS {
         let text = inspection.limits.as_deref().unwrap_or_default();
-        let found = text.lines().find_map(|found| found.strip_prefix(line));
-        let mut words = found.unwrap_or_default().split_whitespace().map(|word| word.parse().ok());
-        if let (Some(soft), Some(hard)) = (words.next(), words.next())
+        if let Some((soft, hard)) = process_limit(text, line)
             && !limits.iter().any(|(known, ..)| known == name)
         {
             limits.push((name.to_string(), soft, hard));
