@@ -205,10 +205,7 @@ fn network(service: &Node) -> PresentNetwork {
         }
         Some(mode) => PresentNetwork::Own(mode.into()),
         None => {
-            let networks = service.at(&["networks"]);
-            let items = networks.map(Node::items).unwrap_or_default().iter().filter_map(Node::text);
-            let keys = networks.map(Node::entries).unwrap_or_default().iter();
-            let names: Vec<&str> = items.chain(keys.filter_map(|(key, _)| key.text())).collect();
+            let names = service.at(&["networks"]).map(Node::names).unwrap_or_default();
             match names.is_empty() {
                 // Services find each other by name on it.
                 true => PresentNetwork::Own("default".into()),
@@ -357,11 +354,7 @@ impl ServiceChanges<'_> {
         let place = format!("{}{below}", self.place);
         let now = match value.text() {
             Some(text) => text.to_string(),
-            None => {
-                let items = value.items().iter().filter_map(Node::text);
-                let keys = value.entries().iter().filter_map(|(key, _)| key.text());
-                items.chain(keys).collect::<Vec<_>>().join(", ")
-            }
+            None => value.names().join(", "),
         };
         let now = Some(now.as_str()).filter(|now| !now.is_empty());
         self.edits.remove(map, key, &place)?;
@@ -471,10 +464,8 @@ impl ServiceChanges<'_> {
         }
         self.notes.extend(compare::reached(&ports(self.service), &present.network));
         let Some(sysctls) = self.service.at(&["sysctls"]) else { return Ok(()) };
-        let items = sysctls.items().iter().filter_map(Node::text);
-        let keys = sysctls.entries().iter().filter_map(|(key, _)| key.text());
         let (net, others): (Vec<&str>, Vec<&str>) =
-            items.chain(keys).partition(|name| name.starts_with("net."));
+            sysctls.names().into_iter().partition(|name| name.starts_with("net."));
         if others.is_empty() && !net.is_empty() {
             self.drop(&[], "sysctls", flag)?;
         } else if !net.is_empty() {
