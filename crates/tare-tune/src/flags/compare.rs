@@ -115,8 +115,7 @@ pub(super) struct Missing {
 pub(super) fn size(context: &Context<'_>, present: &Present) -> Result<Instance, FlagsError> {
     let Context { topology, cpus, .. } = context;
     let own = present.cpus.clone().filter(|own| !own.is_empty());
-    let of_quota =
-        present.quota_millis.map(|millis| instances::cpus_of_millis(topology, millis));
+    let of_quota = present.quota_millis.map(|millis| instances::cpus_of_millis(topology, millis));
     if let (Some(own), None) = (&own, of_quota)
         && own.is_subset(&cpus.compute)
     {

@@ -20,8 +20,8 @@ use super::container::{self, Kind, Setting};
 use super::yaml::edit::{self, Edits, Wanted};
 use super::yaml::{self, Node};
 use super::{
-    Change, Context, Engine, FlagsError, Host, Instance, InstancesError, Request, change,
-    instances, options,
+    Change, Context, Engine, Flag, FlagsError, Host, Instance, InstancesError, Layer, Request,
+    change, instances, options,
 };
 use crate::machine::Topology;
 use crate::machine::kubelet::quantity;
@@ -243,31 +243,11 @@ const GUARANTEED: &str = "Requests equal to limits, and whole CPUs: the pod is G
 const CPU_DOCS: &str = "kubernetes.io: control CPU management policies on the node";
 
 impl<'a> PodChanges<'a> {
-    fn record(
-        &mut self,
-        place: String,
-        now: Option<&str>,
-        wanted: &str,
-        buys: &str,
-        source: &str,
-        measured: &[String],
-    ) {
-        self.changes.push(Change {
-            place,
-            now: now.map(str::to_string),
-            wanted: wanted.to_string(),
-            buys: buys.to_string(),
-            source: source.to_string(),
-            measured: measured.to_vec(),
-        });
-    }
-
     /// Makes the container's amounts those of a Guaranteed pod. A request that is missing is the
     /// limit and stays away.
     fn resources(&mut self, size: &Size) {
         let Amounts { requests, limits } = Amounts::of(self.container);
-        let measured = self.context.request.measured.get(&super::Layer::Cpu).cloned();
-        let measured = measured.unwrap_or_default();
+        let flag = self.context.flag("", GUARANTEED, CPU_DOCS, Some(Layer::Cpu));
         let mut kinds = Vec::new();
         for (kind, has, needs) in [("requests", requests, false), ("limits", limits, true)] {
             let mut entries = Vec::new();
@@ -283,7 +263,7 @@ impl<'a> PodChanges<'a> {
                 }
                 entries.push((resource, Wanted::quoted(wanted)));
                 let place = format!("{}.resources.{kind}.{resource}", self.place);
-                self.record(place, now.as_deref(), wanted, GUARANTEED, CPU_DOCS, &measured);
+                self.changes.push(Change::of(&place, now.as_deref(), wanted, &flag));
             }
             if !entries.is_empty() {
                 kinds.push((kind, Wanted::Map(entries)));
@@ -300,10 +280,9 @@ impl<'a> PodChanges<'a> {
         let privileged = privileged.and_then(Node::text) == Some("true");
         let mut security = Vec::new();
         for (setting, flag) in container::settings(&self.context, instance, Kind::Nerdctl)? {
-            let (buys, source, measured) = (&flag.buys, &flag.source, &flag.measured);
             let place = format!("{}.securityContext", self.place);
             match setting {
-                Setting::HostNetwork => self.host_network(buys, source, measured),
+                Setting::HostNetwork => self.host_network(&flag),
                 Setting::Capability(name) if !privileged => {
                     let path = ["securityContext", "capabilities", "add"];
                     let has = self.container.at(&path).map(Node::items).unwrap_or_default();
@@ -315,7 +294,7 @@ impl<'a> PodChanges<'a> {
                         let add = Wanted::Items(vec![name.to_string()]);
                         security.push(("capabilities", Wanted::Map(vec![("add", add)])));
                         let place = format!("{place}.capabilities.add");
-                        self.record(place, None, name, buys, source, measured);
+                        self.changes.push(Change::of(&place, None, name, &flag));
                     }
                 }
                 Setting::Seccomp(path) if !privileged => {
@@ -332,7 +311,7 @@ impl<'a> PodChanges<'a> {
                         ];
                         security.push(("seccompProfile", Wanted::Map(wanted)));
                         let place = format!("{place}.seccompProfile");
-                        self.record(place, now, &profile, buys, source, measured);
+                        self.changes.push(Change::of(&place, now, &profile, &flag));
                         self.notes.push(format!(
                             "Copy {path} to /var/lib/kubelet/seccomp/{profile} on every node."
                         ));
@@ -363,7 +342,7 @@ impl<'a> PodChanges<'a> {
         Ok(())
     }
 
-    fn host_network(&mut self, buys: &str, source: &str, measured: &[String]) {
+    fn host_network(&mut self, flag: &Flag) {
         let spec = self.workload.spec;
         let now = spec.at(&["hostNetwork"]).and_then(Node::text);
         if now == Some("true") {
@@ -371,15 +350,19 @@ impl<'a> PodChanges<'a> {
         }
         self.spec.push(("hostNetwork", Wanted::plain("true")));
         let place = format!("{}.hostNetwork", self.workload.place);
-        self.record(place, now, "true", buys, source, measured);
+        self.changes.push(Change::of(&place, now, "true", flag));
         let policy = spec.at(&["dnsPolicy"]).and_then(Node::text);
         if matches!(policy, None | Some("ClusterFirst")) {
             let wanted = "ClusterFirstWithHostNet";
             self.spec.push(("dnsPolicy", Wanted::plain(wanted)));
             let place = format!("{}.dnsPolicy", self.workload.place);
-            let buys = "Names of the cluster still resolve on the host's network.";
-            let source = "kubernetes.io: DNS for Services and Pods";
-            self.record(place, policy, wanted, buys, source, &[]);
+            let flag = self.context.flag(
+                "",
+                "Names of the cluster still resolve on the host's network.",
+                "kubernetes.io: DNS for Services and Pods",
+                None,
+            );
+            self.changes.push(Change::of(&place, policy, wanted, &flag));
         }
         self.notes.push(
             "Pods on the host's network share its ports and have its address: run one per node, and \
