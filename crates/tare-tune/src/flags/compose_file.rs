@@ -14,7 +14,7 @@ use super::compare::{
     self, Limit, Missing, Port, Present, PresentLog, PresentNetwork, PresentSeccomp, Step,
 };
 use super::container::{Kind, Setting};
-use super::manifest::millis;
+use super::manifest::{engine, millis};
 use super::yaml::edit::{self, Edits, Wanted};
 use super::yaml::{self, Content, Node};
 use super::{Context, Engine, Flag, FlagsError, Host, Request, options};
@@ -108,10 +108,6 @@ pub fn diff(
     let texts = [compose.text.to_string(), edits.apply()];
     let what = format!("service {name} in {file}");
     Ok(Diff::new(what, changes, notes, texts, [&file, &file], false))
-}
-
-fn engine(service: &Node) -> Engine {
-    service.at(&["image"]).and_then(Node::text).map_or(Engine::Other, Engine::of_image)
 }
 
 /// Returns the service with this name; else the only one, or the only one with the image of a known

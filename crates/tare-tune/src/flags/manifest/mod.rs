@@ -29,6 +29,7 @@ use crate::plan::CpuSets;
 pub(super) use amounts::millis;
 use amounts::{Amounts, ReadAmount, same_amount};
 use choose::Workload;
+pub(super) use choose::engine;
 
 /// The manifest and what of it is meant.
 #[derive(Clone, Copy, Debug)]
@@ -101,14 +102,15 @@ pub fn diff(
     cpus: &CpuSets,
     host: &Host,
 ) -> Result<ManifestDiff, ManifestError> {
-    let file = printable(manifest.file);
+    // A control character would end the line of a diff.
+    let file = manifest.file.replace(char::is_control, "?");
     let documents = yaml::parse(manifest.text)
         .map_err(|reason| ManifestError::Yaml { file: file.clone(), reason })?;
     let workload = choose::workload(&documents, &file, manifest.object)?;
     let (index, node) = choose::container(&workload, &file, manifest.container)?;
     let mut request = request.clone();
     request.image = node.at(&["image"]).and_then(Node::text).map(str::to_string);
-    let engine = choose::engine(node);
+    let engine = engine(node);
     let context = Context { request: &request, topology, cpus, host, engine };
     let sized = size(&context, &workload, node)?;
     let mut request = request.clone();
@@ -148,11 +150,6 @@ pub fn diff(
         changes: pod.changes,
         notes,
     })
-}
-
-/// Returns a name without control characters, which would end the line of a diff.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The size of the database's container.
