@@ -69,7 +69,8 @@ pub fn diff(
     let (missing, notes) = compare::missing(&context, &instance, kind, &present)?;
     let mut rebuilt = command::rebuild(inspection);
     let now = rebuilt.command.text();
-    let mut changed = Changes { inspection, kind, changes: Vec::new(), notes: Vec::new() };
+    let mut changed =
+        Changes { inspection, present: &present, kind, changes: Vec::new(), notes: Vec::new() };
     for step in &missing {
         changed.take(&mut rebuilt.command, step);
     }
@@ -232,6 +233,7 @@ fn log(container: Object<'_>, is_podman: bool) -> PresentLog {
 /// Changes a command step by step.
 struct Changes<'a> {
     inspection: &'a Inspection,
+    present: &'a Present,
     kind: Kind,
     changes: Vec<Change>,
     notes: Vec<String>,
@@ -285,9 +287,8 @@ impl Changes<'_> {
         }
         if *setting == Setting::HostNetwork {
             self.drop_options(command, &NETWORK_OPTIONS, missing);
-            let container = Object(&self.inspection.container);
-            let network = network(container, Object(&self.inspection.info));
-            self.notes.extend(compare::reached(&ports(container), &network));
+            let ports = ports(Object(&self.inspection.container));
+            self.notes.extend(compare::reached(&ports, &self.present.network));
         }
     }
 
