@@ -499,18 +499,8 @@ impl ServiceChanges<'_> {
 
     /// Changes a command that is a list.
     fn items(&mut self, items: &[Node], wanted: Vec<Flag>) {
-        let words: Vec<Option<&str>> = items.iter().map(Node::text).collect();
-        let mut missing = Vec::new();
-        for option in wanted {
-            let Some(found) = options::compare(&words, &option.text) else { continue };
-            let now = found.at.and_then(|at| words[at]);
-            let place = format!("{}.command", self.place);
-            self.changes.push(Change::of(&place, now, &option.text, &option));
-            match found.at {
-                Some(at) => self.edits.replace(&items[at], edit::quote(&found.word)),
-                None => missing.push(found.word),
-            }
-        }
+        let place = format!("{}.command", self.place);
+        let missing = options::replace(items, wanted, &place, &mut self.edits, &mut self.changes);
         if !missing.is_empty() {
             self.wanted.push(("command", Wanted::Items(missing)));
         }

@@ -3,8 +3,8 @@
 //!
 //! Method: the file is parsed into nodes that know their bytes (`yaml`), the object and the
 //! container are chosen (`choose`), what the container should have comes from the same settings as
-//! the pods that Tare writes, and only the values that differ become changes (`edit`). Amounts that
-//! the file has stay, except that CPUs become whole ones.
+//! the pods that Tare writes, and only the values that differ become changes (`yaml::edit`).
+//! Amounts that the file has stay, except that CPUs become whole ones.
 //!
 //! Limits: volumes are the user's, so what is missing there is a note. Templates (`{{ }}`) are not
 //! YAML and are refused.
@@ -17,7 +17,7 @@ use similar::TextDiff;
 use tare_std::cpus::CpuSet;
 
 use super::container::{self, Kind, Setting};
-use super::yaml::edit::{self, Edits, Wanted};
+use super::yaml::edit::{Edits, Wanted};
 use super::yaml::{self, Node};
 use super::{
     Change, Context, Engine, Flag, FlagsError, Host, Instance, InstancesError, Layer, Request,
@@ -121,9 +121,9 @@ pub fn diff(
         place: format!("{}.containers[{index}]", workload.place),
         workload: &workload,
         container: node,
+        edits: Edits::new(manifest.text),
         spec: Vec::new(),
         own: Vec::new(),
-        arguments: Vec::new(),
         changes: Vec::new(),
         notes: Vec::new(),
     };
@@ -131,8 +131,8 @@ pub fn diff(
     pod.settings(&sized.instance)?;
     pod.options(&sized.instance)?;
     pod.others(index);
-    let edited = pod.apply(manifest.text);
-    let text = edited.map_err(|reason| ManifestError::Edit { file: file.clone(), reason })?;
+    pod.merge().map_err(|reason| ManifestError::Edit { file: file.clone(), reason })?;
+    let text = pod.edits.apply();
     let diff = TextDiff::from_lines(manifest.text, &text);
     let diff = diff.unified_diff().header(&file, &file).to_string();
     let mut notes = pod.notes;
@@ -226,11 +226,10 @@ struct PodChanges<'a> {
     place: String,
     workload: &'a Workload<'a>,
     container: &'a Node,
+    edits: Edits<'a>,
     /// Wanted entries of the pod's specification, and of the container.
     spec: Vec<(&'static str, Wanted)>,
     own: Vec<(&'static str, Wanted)>,
-    /// Scalars of `args` that are replaced.
-    arguments: Vec<(&'a Node, String)>,
     changes: Vec<Change>,
     notes: Vec<String>,
 }
@@ -402,22 +401,8 @@ impl<'a> PodChanges<'a> {
             return Ok(());
         }
         let items = self.container.at(&["args"]).map(Node::items).unwrap_or_default();
-        let words: Vec<Option<&str>> = items.iter().map(Node::text).collect();
-        let mut missing = Vec::new();
-        for option in wanted {
-            let Some(found) = options::compare(&words, &option.text) else { continue };
-            let now = found.at.and_then(|at| words[at]);
-            self.changes.push(Change::of(
-                &format!("{}.args", self.place),
-                now,
-                &option.text,
-                &option,
-            ));
-            match found.at {
-                None => missing.push(found.word),
-                Some(at) => self.arguments.push((&items[at], edit::quote(&found.word))),
-            }
-        }
+        let place = format!("{}.args", self.place);
+        let missing = options::replace(items, wanted, &place, &mut self.edits, &mut self.changes);
         if !missing.is_empty() {
             self.own.push(("args", Wanted::Items(missing)));
         }
@@ -443,14 +428,10 @@ impl<'a> PodChanges<'a> {
         }
     }
 
-    fn apply(&self, text: &str) -> Result<String, String> {
-        let mut edits = Edits::new(text);
-        edits.merge(self.workload.spec, &self.spec, &self.workload.place)?;
-        edits.merge(self.container, &self.own, &self.place)?;
-        for (node, written) in &self.arguments {
-            edits.replace(node, written.clone());
-        }
-        Ok(edits.apply())
+    /// Adds the wanted entries to the changes of the file.
+    fn merge(&mut self) -> Result<(), String> {
+        self.edits.merge(self.workload.spec, &self.spec, &self.workload.place)?;
+        self.edits.merge(self.container, &self.own, &self.place)
     }
 }
 
