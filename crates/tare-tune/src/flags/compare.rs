@@ -1,5 +1,5 @@
 //! Compares what a container has with the settings of `container`, for containers that run and for
-//! compose files.
+//! compose files. Units share the choice of CPUs.
 //!
 //! Method: amounts that the user chose stay: the number of CPUs (a quota becomes as many whole
 //! CPUs), memory, higher limits. Only what differs becomes a step.
@@ -11,6 +11,9 @@ use tare_std::cpus::CpuSet;
 use super::container::{self, Kind, Setting};
 use super::{Context, Engine, Flag, FlagsError, Instance, InstancesError, Layer, instances};
 use crate::machine::Topology;
+
+/// Networks that an engine has by itself.
+pub(super) const ENGINES_OWN: [&str; 2] = ["bridge", "podman"];
 
 /// What a container has, in neutral form.
 #[derive(Clone, Debug, Default)]
@@ -112,11 +115,7 @@ pub(super) struct Missing {
 pub(super) fn size(context: &Context<'_>, present: &Present) -> Result<Instance, FlagsError> {
     let Context { topology, cpus, .. } = context;
     let own = present.cpus.clone().filter(|own| !own.is_empty());
-    let threads = topology.cores().map(|core| core.cpus.len()).max().unwrap_or(1).max(1);
-    let of_quota = present.quota_millis.map(|millis| {
-        let whole = usize::try_from(millis.div_ceil(1000)).unwrap_or(usize::MAX).max(1);
-        whole.div_ceil(threads).saturating_mul(threads)
-    });
+    let of_quota = present.quota_millis.map(|millis| instances::cpus_of_millis(topology, millis));
     if let (Some(own), None) = (&own, of_quota)
         && own.is_subset(&cpus.compute)
     {
@@ -187,15 +186,19 @@ pub(super) fn missing(
 }
 
 fn quota(context: &Context<'_>, millis: u64) -> Missing {
-    let flag = context.flag(
+    let whole = millis as f64 / 1000.0;
+    Missing { step: Step::DropQuota, now: Some(whole.to_string()), flag: no_quota(context) }
+}
+
+/// Returns the reason for having no CPU quota.
+pub(super) fn no_quota(context: &Context<'_>) -> Flag {
+    context.flag(
         String::new(),
         "A quota throttles the database for the rest of each period when it has used its share. \
          CPUs of its own are as many, without pauses.",
         "Documentation/scheduler/sched-bwc.rst",
         Some(Layer::Cpu),
-    );
-    let whole = millis as f64 / 1000.0;
-    Missing { step: Step::DropQuota, now: Some(whole.to_string()), flag }
+    )
 }
 
 /// Returns what the container has now of a setting that it lacks; `None` if nothing has to change.
@@ -328,7 +331,7 @@ pub(super) fn reached(ports: &[Port], network: &PresentNetwork) -> Vec<String> {
         ),
     });
     if let PresentNetwork::Own(name) = network
-        && !["bridge", "podman"].contains(&name.as_str())
+        && !ENGINES_OWN.contains(&name.as_str())
     {
         notes.push(format!(
             "Containers on the network {name} no longer find it by name: give them the host's address."

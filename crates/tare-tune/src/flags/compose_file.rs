@@ -14,7 +14,7 @@ use super::compare::{
     self, Limit, Missing, Port, Present, PresentLog, PresentNetwork, PresentSeccomp, Step,
 };
 use super::container::{Kind, Setting};
-use super::manifest::millis;
+use super::manifest::{engine, millis};
 use super::yaml::edit::{self, Edits, Wanted};
 use super::yaml::{self, Content, Node};
 use super::{Context, Engine, Flag, FlagsError, Host, Request, options};
@@ -110,10 +110,6 @@ pub fn diff(
     Ok(Diff::new(what, changes, notes, texts, [&file, &file], false))
 }
 
-fn engine(service: &Node) -> Engine {
-    service.at(&["image"]).and_then(Node::text).map_or(Engine::Other, Engine::of_image)
-}
-
 /// Returns the service with this name; else the only one, or the only one with the image of a known
 /// database.
 fn choose<'a>(
@@ -205,10 +201,7 @@ fn network(service: &Node) -> PresentNetwork {
         }
         Some(mode) => PresentNetwork::Own(mode.into()),
         None => {
-            let networks = service.at(&["networks"]);
-            let items = networks.map(Node::items).unwrap_or_default().iter().filter_map(Node::text);
-            let keys = networks.map(Node::entries).unwrap_or_default().iter();
-            let names: Vec<&str> = items.chain(keys.filter_map(|(key, _)| key.text())).collect();
+            let names = service.at(&["networks"]).map(Node::names).unwrap_or_default();
             match names.is_empty() {
                 // Services find each other by name on it.
                 true => PresentNetwork::Own("default".into()),
@@ -357,11 +350,7 @@ impl ServiceChanges<'_> {
         let place = format!("{}{below}", self.place);
         let now = match value.text() {
             Some(text) => text.to_string(),
-            None => {
-                let items = value.items().iter().filter_map(Node::text);
-                let keys = value.entries().iter().filter_map(|(key, _)| key.text());
-                items.chain(keys).collect::<Vec<_>>().join(", ")
-            }
+            None => value.names().join(", "),
         };
         let now = Some(now.as_str()).filter(|now| !now.is_empty());
         self.edits.remove(map, key, &place)?;
@@ -471,10 +460,8 @@ impl ServiceChanges<'_> {
         }
         self.notes.extend(compare::reached(&ports(self.service), &present.network));
         let Some(sysctls) = self.service.at(&["sysctls"]) else { return Ok(()) };
-        let items = sysctls.items().iter().filter_map(Node::text);
-        let keys = sysctls.entries().iter().filter_map(|(key, _)| key.text());
         let (net, others): (Vec<&str>, Vec<&str>) =
-            items.chain(keys).partition(|name| name.starts_with("net."));
+            sysctls.names().into_iter().partition(|name| name.starts_with("net."));
         if others.is_empty() && !net.is_empty() {
             self.drop(&[], "sysctls", flag)?;
         } else if !net.is_empty() {
@@ -512,18 +499,8 @@ impl ServiceChanges<'_> {
 
     /// Changes a command that is a list.
     fn items(&mut self, items: &[Node], wanted: Vec<Flag>) {
-        let words: Vec<Option<&str>> = items.iter().map(Node::text).collect();
-        let mut missing = Vec::new();
-        for option in wanted {
-            let Some(found) = options::compare(&words, &option.text) else { continue };
-            let now = found.at.and_then(|at| words[at]);
-            let place = format!("{}.command", self.place);
-            self.changes.push(Change::of(&place, now, &option.text, &option));
-            match found.at {
-                Some(at) => self.edits.replace(&items[at], edit::quote(&found.word)),
-                None => missing.push(found.word),
-            }
-        }
+        let place = format!("{}.command", self.place);
+        let missing = options::replace(items, wanted, &place, &mut self.edits, &mut self.changes);
         if !missing.is_empty() {
             self.wanted.push(("command", Wanted::Items(missing)));
         }

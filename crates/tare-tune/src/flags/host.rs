@@ -1,5 +1,6 @@
 //! Limits of the host: memory, open files, locked memory.
 
+use super::compare::Limit;
 use crate::snapshot::Snapshot;
 
 /// The kernel's default of `fs.nr_open` (Documentation/admin-guide/sysctl/fs.rst).
@@ -71,8 +72,15 @@ fn may_raise(status: &str) -> bool {
 
 /// Returns the hard limit in a line of /proc/PID/limits; `None` if unlimited or unknown.
 fn hard_limit(limits: &str, name: &str) -> Option<u64> {
+    process_limit(limits, name).and_then(|(_, hard)| hard)
+}
+
+/// Returns the soft and the hard limit in a line of /proc/PID/limits, each `None` if unlimited;
+/// `None` without the line.
+pub(super) fn process_limit(limits: &str, name: &str) -> Option<(Limit, Limit)> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+    let mut words = line.split_whitespace().map(|word| word.parse().ok());
+    Some((words.next()?, words.next()?))
 }
 
 #[cfg(test)]

@@ -60,6 +60,13 @@ pub fn divide(
     Ok(sets.into_iter().enumerate().map(instance).collect())
 }
 
+/// Returns the number of CPUs of the whole cores that an amount in thousandths of a CPU needs.
+pub(super) fn cpus_of_millis(topology: &Topology, millis: u64) -> usize {
+    let threads = topology.cores().map(|core| core.cpus.len()).max().unwrap_or(1).max(1);
+    let whole = usize::try_from(millis.div_ceil(1000)).unwrap_or(usize::MAX).max(1);
+    whole.div_ceil(threads).saturating_mul(threads)
+}
+
 /// Returns the numbers of the NUMA nodes that have the CPUs.
 pub fn nodes_of(topology: &Topology, cpus: &CpuSet) -> CpuSet {
     let nodes = topology.nodes.iter();

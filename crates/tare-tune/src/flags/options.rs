@@ -1,7 +1,9 @@
 //! Options of a database that decide how it uses its CPUs and its memory, compared with the words
 //! that it gets.
 
-use super::{Context, Flag, FlagsError, Instance};
+use super::yaml::Node;
+use super::yaml::edit::{self, Edits};
+use super::{Change, Context, Flag, FlagsError, Instance};
 
 /// Others of the texts that Tare writes (directories, addresses) are the user's.
 const OPTIONS: [&str; 6] =
@@ -54,6 +56,29 @@ pub(super) fn compare(words: &[Option<&str>], option: &str) -> Option<Difference
         Some(_) => Some(Difference { at: Some(at + 1), word: wanted.into() }),
         None => Some(Difference { at: Some(at), word: option.into() }),
     }
+}
+
+/// Replaces the words of a list in a file that differ from the wanted options. Returns the words
+/// that are missing.
+pub(super) fn replace(
+    items: &[Node],
+    wanted: Vec<Flag>,
+    place: &str,
+    edits: &mut Edits<'_>,
+    changes: &mut Vec<Change>,
+) -> Vec<String> {
+    let words: Vec<Option<&str>> = items.iter().map(Node::text).collect();
+    let mut missing = Vec::new();
+    for option in wanted {
+        let Some(found) = compare(&words, &option.text) else { continue };
+        let now = found.at.and_then(|at| words[at]);
+        changes.push(Change::of(place, now, &option.text, &option));
+        match found.at {
+            Some(at) => edits.replace(&items[at], edit::quote(&found.word)),
+            None => missing.push(found.word),
+        }
+    }
+    missing
 }
 
 #[cfg(test)]

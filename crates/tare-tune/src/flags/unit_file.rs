@@ -11,7 +11,7 @@ use tare_std::cpus::CpuSet;
 
 use super::change::{Change, Diff};
 use super::compare::{self, Present};
-use super::{Context, Engine, Flag, FlagsError, Host, Layer, Request, systemd};
+use super::{Context, Engine, Flag, FlagsError, Host, Request, systemd};
 use crate::machine::Topology;
 use crate::plan::CpuSets;
 
@@ -75,14 +75,7 @@ pub fn diff(
         drop_in.take(&settings, &flag);
     }
     if let Some(quota) = settings.value("CPUQuota").filter(|quota| !quota.is_empty()) {
-        let flag = context.flag(
-            "CPUQuota=",
-            "A quota throttles the database for the rest of each period when it has used its share. \
-             CPUs of its own are as many, without pauses.",
-            "Documentation/scheduler/sched-bwc.rst",
-            Some(Layer::Cpu),
-        );
-        drop_in.set(&settings, "CPUQuota", Some(quota), "", &flag);
+        drop_in.set(&settings, "CPUQuota", Some(quota), "", &compare::no_quota(&context));
     }
     let DropIn { text, changes, mut notes } = drop_in;
     notes.extend(remarks(&settings, engine, !changes.is_empty()));

@@ -1,7 +1,7 @@
 //! `tare check`: whether costs are within their budgets.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -18,9 +18,6 @@ use crate::cli::{Annotate, Check};
 use crate::exit::{self, Exit, ExitWith};
 use crate::terminal::style;
 use crate::{cleanup, live, signals, study_plan};
-
-/// The first bytes of every record.
-const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
 pub(crate) fn run(options: &Check, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match checked(options, state, out) {
@@ -40,7 +37,7 @@ fn checked(options: &Check, state: &Path, out: &mut dyn Write) -> anyhow::Result
         None => None,
     };
     let gate = Rc::new(Gate { budgets: options.budgets.clone(), against });
-    let (path, ending) = if is_record(&options.subject) {
+    let (path, ending) = if report::is_record(Path::new(&options.subject)) {
         (PathBuf::from(&options.subject), Measured::Before)
     } else {
         measure(options, &gate, state)?
@@ -106,14 +103,6 @@ enum Measured {
     Interrupted,
     /// Something could not be removed from the host.
     Leaving,
-}
-
-/// Whether the subject is a record and not a study.
-fn is_record(subject: &str) -> bool {
-    let path = Path::new(subject);
-    let mut start = [0; SQLITE.len()];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    path.extension().is_some_and(|ending| ending == "tare") || (read.is_ok() && start == *SQLITE)
 }
 
 /// Runs the study until all budgets are decided or its time is over. Returns its record.

@@ -1,7 +1,7 @@
 //! `tare report`: reports a record, from the record alone.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -60,6 +60,15 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
         }
     }
     Ok(Exit::Success)
+}
+
+/// Returns whether a file is a SQLite database, by its first bytes, or has the name of a record.
+/// Source: <https://www.sqlite.org/fileformat2.html>, "Magic Header String".
+pub(crate) fn is_record(path: &Path) -> bool {
+    const START: &[u8; 16] = b"SQLite format 3\0";
+    let mut head = [0; START.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    path.extension().is_some_and(|ending| ending == "tare") || (read.is_ok() && head == *START)
 }
 
 /// Reads a record. Its errors have the exit code `Input`.

@@ -277,8 +277,7 @@ impl Engine {
 
     /// Returns the id and the configuration of an image of the engine.
     pub(super) fn image(&self, name: &str) -> Result<(String, Config), EngineError> {
-        let inspect = self.client.inspect_image(name);
-        let found = self.call(&format!("find the image {name}"), inspect).map_err(|error| {
+        let found = self.describe_image(name).map_err(|error| {
             let (engine, name) = (self.kind.name(), name.to_string());
             match error.is_not_found() {
                 true => EngineError::NoImage { engine, name },

@@ -105,8 +105,8 @@ pub(super) fn name(container: &Node) -> &str {
     container.at(&["name"]).and_then(Node::text).unwrap_or("unnamed")
 }
 
-/// Returns the database of a container's image.
-pub(super) fn engine(container: &Node) -> Engine {
+/// Returns the database of the image of a container, or of a service of Compose.
+pub(in crate::flags) fn engine(container: &Node) -> Engine {
     container.at(&["image"]).and_then(Node::text).map_or(Engine::Other, Engine::of_image)
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Method: the file is parsed into nodes that know their bytes (`yaml`), the object and the
 //! container are chosen (`choose`), what the container should have comes from the same settings as
-//! the pods that Tare writes, and only the values that differ become changes (`edit`). Amounts that
-//! the file has stay, except that CPUs become whole ones.
+//! the pods that Tare writes, and only the values that differ become changes (`yaml::edit`).
+//! Amounts that the file has stay, except that CPUs become whole ones.
 //!
 //! Limits: volumes are the user's, so what is missing there is a note. Templates (`{{ }}`) are not
 //! YAML and are refused.
@@ -17,11 +17,11 @@ use similar::TextDiff;
 use tare_std::cpus::CpuSet;
 
 use super::container::{self, Kind, Setting};
-use super::yaml::edit::{self, Edits, Wanted};
+use super::yaml::edit::{Edits, Wanted};
 use super::yaml::{self, Node};
 use super::{
-    Change, Context, Engine, FlagsError, Host, Instance, InstancesError, Request, change,
-    instances, options,
+    Change, Context, Engine, Flag, FlagsError, Host, Instance, InstancesError, Layer, Request,
+    change, instances, options,
 };
 use crate::machine::Topology;
 use crate::machine::kubelet::quantity;
@@ -29,6 +29,7 @@ use crate::plan::CpuSets;
 pub(super) use amounts::millis;
 use amounts::{Amounts, ReadAmount, same_amount};
 use choose::Workload;
+pub(super) use choose::engine;
 
 /// The manifest and what of it is meant.
 #[derive(Clone, Copy, Debug)]
@@ -101,14 +102,15 @@ pub fn diff(
     cpus: &CpuSets,
     host: &Host,
 ) -> Result<ManifestDiff, ManifestError> {
-    let file = printable(manifest.file);
+    // A control character would end the line of a diff.
+    let file = manifest.file.replace(char::is_control, "?");
     let documents = yaml::parse(manifest.text)
         .map_err(|reason| ManifestError::Yaml { file: file.clone(), reason })?;
     let workload = choose::workload(&documents, &file, manifest.object)?;
     let (index, node) = choose::container(&workload, &file, manifest.container)?;
     let mut request = request.clone();
     request.image = node.at(&["image"]).and_then(Node::text).map(str::to_string);
-    let engine = choose::engine(node);
+    let engine = engine(node);
     let context = Context { request: &request, topology, cpus, host, engine };
     let sized = size(&context, &workload, node)?;
     let mut request = request.clone();
@@ -119,9 +121,9 @@ pub fn diff(
         place: format!("{}.containers[{index}]", workload.place),
         workload: &workload,
         container: node,
+        edits: Edits::new(manifest.text),
         spec: Vec::new(),
         own: Vec::new(),
-        arguments: Vec::new(),
         changes: Vec::new(),
         notes: Vec::new(),
     };
@@ -129,8 +131,8 @@ pub fn diff(
     pod.settings(&sized.instance)?;
     pod.options(&sized.instance)?;
     pod.others(index);
-    let edited = pod.apply(manifest.text);
-    let text = edited.map_err(|reason| ManifestError::Edit { file: file.clone(), reason })?;
+    pod.merge().map_err(|reason| ManifestError::Edit { file: file.clone(), reason })?;
+    let text = pod.edits.apply();
     let diff = TextDiff::from_lines(manifest.text, &text);
     let diff = diff.unified_diff().header(&file, &file).to_string();
     let mut notes = pod.notes;
@@ -148,11 +150,6 @@ pub fn diff(
         changes: pod.changes,
         notes,
     })
-}
-
-/// Returns a name without control characters, which would end the line of a diff.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The size of the database's container.
@@ -189,11 +186,7 @@ fn size(
         largest = largest.max(Some(read));
     }
     let count = match largest {
-        Some(millis) => {
-            let threads = topology.cores().map(|core| core.cpus.len()).max().unwrap_or(1).max(1);
-            let whole = usize::try_from(millis.div_ceil(1000)).unwrap_or(usize::MAX).max(1);
-            whole.div_ceil(threads).saturating_mul(threads)
-        }
+        Some(millis) => instances::cpus_of_millis(topology, millis),
         None => {
             let shares = instances::divide(topology, &exclusive, context.request.instances);
             let shares = shares.map_err(FlagsError::from)?;
@@ -233,11 +226,10 @@ struct PodChanges<'a> {
     place: String,
     workload: &'a Workload<'a>,
     container: &'a Node,
+    edits: Edits<'a>,
     /// Wanted entries of the pod's specification, and of the container.
     spec: Vec<(&'static str, Wanted)>,
     own: Vec<(&'static str, Wanted)>,
-    /// Scalars of `args` that are replaced.
-    arguments: Vec<(&'a Node, String)>,
     changes: Vec<Change>,
     notes: Vec<String>,
 }
@@ -247,31 +239,11 @@ const GUARANTEED: &str = "Requests equal to limits, and whole CPUs: the pod is G
 const CPU_DOCS: &str = "kubernetes.io: control CPU management policies on the node";
 
 impl<'a> PodChanges<'a> {
-    fn record(
-        &mut self,
-        place: String,
-        now: Option<&str>,
-        wanted: &str,
-        buys: &str,
-        source: &str,
-        measured: &[String],
-    ) {
-        self.changes.push(Change {
-            place,
-            now: now.map(str::to_string),
-            wanted: wanted.to_string(),
-            buys: buys.to_string(),
-            source: source.to_string(),
-            measured: measured.to_vec(),
-        });
-    }
-
     /// Makes the container's amounts those of a Guaranteed pod. A request that is missing is the
     /// limit and stays away.
     fn resources(&mut self, size: &Size) {
         let Amounts { requests, limits } = Amounts::of(self.container);
-        let measured = self.context.request.measured.get(&super::Layer::Cpu).cloned();
-        let measured = measured.unwrap_or_default();
+        let flag = self.context.flag("", GUARANTEED, CPU_DOCS, Some(Layer::Cpu));
         let mut kinds = Vec::new();
         for (kind, has, needs) in [("requests", requests, false), ("limits", limits, true)] {
             let mut entries = Vec::new();
@@ -287,7 +259,7 @@ impl<'a> PodChanges<'a> {
                 }
                 entries.push((resource, Wanted::quoted(wanted)));
                 let place = format!("{}.resources.{kind}.{resource}", self.place);
-                self.record(place, now.as_deref(), wanted, GUARANTEED, CPU_DOCS, &measured);
+                self.changes.push(Change::of(&place, now.as_deref(), wanted, &flag));
             }
             if !entries.is_empty() {
                 kinds.push((kind, Wanted::Map(entries)));
@@ -304,10 +276,9 @@ impl<'a> PodChanges<'a> {
         let privileged = privileged.and_then(Node::text) == Some("true");
         let mut security = Vec::new();
         for (setting, flag) in container::settings(&self.context, instance, Kind::Nerdctl)? {
-            let (buys, source, measured) = (&flag.buys, &flag.source, &flag.measured);
             let place = format!("{}.securityContext", self.place);
             match setting {
-                Setting::HostNetwork => self.host_network(buys, source, measured),
+                Setting::HostNetwork => self.host_network(&flag),
                 Setting::Capability(name) if !privileged => {
                     let path = ["securityContext", "capabilities", "add"];
                     let has = self.container.at(&path).map(Node::items).unwrap_or_default();
@@ -319,7 +290,7 @@ impl<'a> PodChanges<'a> {
                         let add = Wanted::Items(vec![name.to_string()]);
                         security.push(("capabilities", Wanted::Map(vec![("add", add)])));
                         let place = format!("{place}.capabilities.add");
-                        self.record(place, None, name, buys, source, measured);
+                        self.changes.push(Change::of(&place, None, name, &flag));
                     }
                 }
                 Setting::Seccomp(path) if !privileged => {
@@ -336,7 +307,7 @@ impl<'a> PodChanges<'a> {
                         ];
                         security.push(("seccompProfile", Wanted::Map(wanted)));
                         let place = format!("{place}.seccompProfile");
-                        self.record(place, now, &profile, buys, source, measured);
+                        self.changes.push(Change::of(&place, now, &profile, &flag));
                         self.notes.push(format!(
                             "Copy {path} to /var/lib/kubelet/seccomp/{profile} on every node."
                         ));
@@ -367,7 +338,7 @@ impl<'a> PodChanges<'a> {
         Ok(())
     }
 
-    fn host_network(&mut self, buys: &str, source: &str, measured: &[String]) {
+    fn host_network(&mut self, flag: &Flag) {
         let spec = self.workload.spec;
         let now = spec.at(&["hostNetwork"]).and_then(Node::text);
         if now == Some("true") {
@@ -375,15 +346,19 @@ impl<'a> PodChanges<'a> {
         }
         self.spec.push(("hostNetwork", Wanted::plain("true")));
         let place = format!("{}.hostNetwork", self.workload.place);
-        self.record(place, now, "true", buys, source, measured);
+        self.changes.push(Change::of(&place, now, "true", flag));
         let policy = spec.at(&["dnsPolicy"]).and_then(Node::text);
         if matches!(policy, None | Some("ClusterFirst")) {
             let wanted = "ClusterFirstWithHostNet";
             self.spec.push(("dnsPolicy", Wanted::plain(wanted)));
             let place = format!("{}.dnsPolicy", self.workload.place);
-            let buys = "Names of the cluster still resolve on the host's network.";
-            let source = "kubernetes.io: DNS for Services and Pods";
-            self.record(place, policy, wanted, buys, source, &[]);
+            let flag = self.context.flag(
+                "",
+                "Names of the cluster still resolve on the host's network.",
+                "kubernetes.io: DNS for Services and Pods",
+                None,
+            );
+            self.changes.push(Change::of(&place, policy, wanted, &flag));
         }
         self.notes.push(
             "Pods on the host's network share its ports and have its address: run one per node, and \
@@ -426,22 +401,8 @@ impl<'a> PodChanges<'a> {
             return Ok(());
         }
         let items = self.container.at(&["args"]).map(Node::items).unwrap_or_default();
-        let words: Vec<Option<&str>> = items.iter().map(Node::text).collect();
-        let mut missing = Vec::new();
-        for option in wanted {
-            let Some(found) = options::compare(&words, &option.text) else { continue };
-            let now = found.at.and_then(|at| words[at]);
-            self.changes.push(Change::of(
-                &format!("{}.args", self.place),
-                now,
-                &option.text,
-                &option,
-            ));
-            match found.at {
-                None => missing.push(found.word),
-                Some(at) => self.arguments.push((&items[at], edit::quote(&found.word))),
-            }
-        }
+        let place = format!("{}.args", self.place);
+        let missing = options::replace(items, wanted, &place, &mut self.edits, &mut self.changes);
         if !missing.is_empty() {
             self.own.push(("args", Wanted::Items(missing)));
         }
@@ -467,14 +428,10 @@ impl<'a> PodChanges<'a> {
         }
     }
 
-    fn apply(&self, text: &str) -> Result<String, String> {
-        let mut edits = Edits::new(text);
-        edits.merge(self.workload.spec, &self.spec, &self.workload.place)?;
-        edits.merge(self.container, &self.own, &self.place)?;
-        for (node, written) in &self.arguments {
-            edits.replace(node, written.clone());
-        }
-        Ok(edits.apply())
+    /// Adds the wanted entries to the changes of the file.
+    fn merge(&mut self) -> Result<(), String> {
+        self.edits.merge(self.workload.spec, &self.spec, &self.workload.place)?;
+        self.edits.merge(self.container, &self.own, &self.place)
     }
 }
 

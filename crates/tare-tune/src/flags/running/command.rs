@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::inspection::{Inspection, Object, is_empty};
 use super::secrets::{Secrets, is_secret};
+use crate::flags::compare::ENGINES_OWN;
 
 /// Parts of `HostConfig` that options are made of, or that say nothing about a container of Linux.
 const KNOWN: [&str; 63] = [
@@ -109,16 +110,15 @@ impl Command {
         match self.options.iter().position(|found| found.starts_with(start)) {
             Some(at) => {
                 self.remove(&[start]);
-                self.options.insert(at.min(self.options.len()), option);
+                self.options.insert(at, option);
             }
             None => self.options.push(option),
         }
     }
 
     /// Returns the options that begin with a text.
-    pub(super) fn options(&self, start: &str) -> impl Iterator<Item = &str> {
-        let start = start.to_string();
-        self.options.iter().map(String::as_str).filter(move |option| option.starts_with(&start))
+    pub(super) fn options<'a>(&'a self, start: &'a str) -> impl Iterator<Item = &'a str> {
+        self.options.iter().map(String::as_str).filter(move |option| option.starts_with(start))
     }
 
     /// Returns the command, continued over lines.
@@ -329,7 +329,7 @@ impl<'a> Builder<'a> {
             let endpoint = Object(endpoint);
             let is_first =
                 network == mode || ["", "default"].contains(&mode) && network == "bridge";
-            if !is_first && mode != "default" && !["bridge", "podman"].contains(&network) {
+            if !is_first && mode != "default" && !ENGINES_OWN.contains(&network) {
                 self.add("network", network);
             }
             for (option, path) in
@@ -662,7 +662,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Returns the seccomp profile in a security option, which the engine keeps as JSON.
-pub(super) fn profile(option: &str) -> Option<Value> {
+fn profile(option: &str) -> Option<Value> {
     let text = option.strip_prefix("seccomp=").or_else(|| option.strip_prefix("seccomp:"))?;
     serde_json::from_str(text).ok().filter(Value::is_object)
 }

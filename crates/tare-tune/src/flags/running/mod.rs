@@ -17,9 +17,11 @@ use tare_std::cpus::CpuSet;
 
 use super::change::{Change, Diff};
 use super::compare::{
-    self, Limit, Missing, Port, Present, PresentLog, PresentNetwork, PresentSeccomp, Step,
+    self, ENGINES_OWN, Limit, Missing, Port, Present, PresentLog, PresentNetwork, PresentSeccomp,
+    Step,
 };
 use super::container::{Kind, Setting};
+use super::host::process_limit;
 use super::{Context, Engine, FlagsError, Host, Request, options, shell};
 use crate::machine::Topology;
 use crate::plan::CpuSets;
@@ -38,9 +40,6 @@ const NETWORK_OPTIONS: [&str; 8] = [
     "--link=",
     "--sysctl=net.",
 ];
-
-/// Networks that an engine has by itself.
-const ENGINES_OWN: [&str; 2] = ["bridge", "podman"];
 
 /// Limits of a process as /proc names them.
 const LIMITS: [(&str, &str); 3] =
@@ -70,7 +69,8 @@ pub fn diff(
     let (missing, notes) = compare::missing(&context, &instance, kind, &present)?;
     let mut rebuilt = command::rebuild(inspection);
     let now = rebuilt.command.text();
-    let mut changed = Changes { inspection, kind, changes: Vec::new(), notes: Vec::new() };
+    let mut changed =
+        Changes { inspection, present: &present, kind, changes: Vec::new(), notes: Vec::new() };
     for step in &missing {
         changed.take(&mut rebuilt.command, step);
     }
@@ -195,9 +195,7 @@ fn limits(inspection: &Inspection) -> Vec<(String, Limit, Limit)> {
     let mut limits: Vec<_> = given.collect();
     for (name, line) in LIMITS {
         let text = inspection.limits.as_deref().unwrap_or_default();
-        let found = text.lines().find_map(|found| found.strip_prefix(line));
-        let mut words = found.unwrap_or_default().split_whitespace().map(|word| word.parse().ok());
-        if let (Some(soft), Some(hard)) = (words.next(), words.next())
+        if let Some((soft, hard)) = process_limit(text, line)
             && !limits.iter().any(|(known, ..)| known == name)
         {
             limits.push((name.to_string(), soft, hard));
@@ -235,6 +233,7 @@ fn log(container: Object<'_>, is_podman: bool) -> PresentLog {
 /// Changes a command step by step.
 struct Changes<'a> {
     inspection: &'a Inspection,
+    present: &'a Present,
     kind: Kind,
     changes: Vec<Change>,
     notes: Vec<String>,
@@ -288,9 +287,8 @@ impl Changes<'_> {
         }
         if *setting == Setting::HostNetwork {
             self.drop_options(command, &NETWORK_OPTIONS, missing);
-            let container = Object(&self.inspection.container);
-            let network = network(container, Object(&self.inspection.info));
-            self.notes.extend(compare::reached(&ports(container), &network));
+            let ports = ports(Object(&self.inspection.container));
+            self.notes.extend(compare::reached(&ports, &self.present.network));
         }
     }
 

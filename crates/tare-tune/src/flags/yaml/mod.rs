@@ -156,6 +156,12 @@ impl Node {
         }
     }
 
+    /// Returns the texts of a list or the keys of a map; none for anything else.
+    pub(in crate::flags) fn names(&self) -> Vec<&str> {
+        let keys = self.entries().iter().map(|(key, _)| key);
+        self.items().iter().chain(keys).filter_map(Node::text).collect()
+    }
+
     /// Returns the items of a list; none for anything else.
     pub(in crate::flags) fn items(&self) -> &[Node] {
         match &self.content {

@@ -2,8 +2,8 @@
 
 mod derive;
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -24,18 +24,10 @@ use crate::terminal::style;
 use crate::{cleanup, inside, live, serve, signals, studies};
 
 pub(crate) fn run(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    match is_record(Path::new(&arguments.what)) {
+    match report::is_record(Path::new(&arguments.what)) {
         true => from_record(arguments, out),
         false => from_study(arguments, state, out),
     }
-}
-
-/// Returns whether a file is a SQLite database, by its first bytes, or has the name of a record.
-/// Source: <https://www.sqlite.org/fileformat2.html>, "Magic Header String".
-fn is_record(path: &Path) -> bool {
-    let mut head = [0u8; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    (read.is_ok() && head == *b"SQLite format 3\0") || path.extension().is_some_and(|e| e == "tare")
 }
 
 /// Explains the costs in a record, without measuring.

@@ -64,16 +64,16 @@ pub(crate) fn run(arguments: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<
     }
     let host = Host::read(&snapshot);
     if let Some(subject) = &sources.subject {
-        let moby = match &request.seccomp {
-            Some(_) => serde_json::from_str(&profile(ProfileForm::Moby, &[], &snapshot)?)?,
-            None => serde_json::Value::Null,
+        let moby: Option<serde_json::Value> = match &request.seccomp {
+            Some(_) => Some(serde_json::from_str(&profile(ProfileForm::Moby, &[], &snapshot)?)?),
+            None => None,
         };
         let inputs = Inputs {
             request: &request,
             topology: &machine.topology,
             cpus: &cpus,
             host: &host,
-            profile: Some(&moby),
+            profile: moby.as_ref(),
         };
         let mut diff = found::diff(subject, arguments, inputs)?;
         diff.notes().extend(notes);

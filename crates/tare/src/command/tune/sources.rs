@@ -9,10 +9,8 @@ use anyhow::{Context, anyhow};
 use tare_tune::flags::{self, Consumer, compose_file};
 
 use crate::cli::TuneFlags;
+use crate::command::report;
 use crate::exit::{Exit, ExitWith};
-
-/// The first bytes of a record, which is a database of SQLite (its file format, section 1.3).
-const RECORD_START: &[u8] = b"SQLite format 3\0";
 
 /// The largest file that is read, in bytes; the API server takes objects of 1.5 MiB.
 const FILE_MAX: u64 = 4 << 20;
@@ -117,7 +115,7 @@ fn subject_of<'a>(consumer: Option<&str>, path: &'a Path) -> anyhow::Result<Opti
     if is_stdin(path) && !is_for_file {
         return usage("--from - reads a manifest, which is for kubernetes and compose only");
     }
-    if !is_for_file || (!is_stdin(path) && is_record(path)) {
+    if !is_for_file || (!is_stdin(path) && report::is_record(path)) {
         return Ok(None);
     }
     let text = read(path)?;
@@ -163,15 +161,6 @@ fn usage<T>(text: &str) -> anyhow::Result<T> {
 
 pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-fn is_record(path: &Path) -> bool {
-    let starts = || {
-        let mut start = Vec::new();
-        File::open(path)?.take(RECORD_START.len() as u64).read_to_end(&mut start)?;
-        io::Result::Ok(start == RECORD_START)
-    };
-    path.extension().is_some_and(|extension| extension == "tare") || starts().unwrap_or(false)
 }
 
 /// Reads a text from a file or from standard input.
