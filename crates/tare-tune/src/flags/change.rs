@@ -69,6 +69,21 @@ pub(super) fn text(what: &str, changes: &[Change], notes: &[String], diff: &str)
     text + diff
 }
 
+/// Returns a unified diff of two texts, empty if they are the same. `names` are those of the two in
+/// its head. `whole`: every line is shown.
+pub(super) fn unified([now, wanted]: [&str; 2], names: [&str; 2], whole: bool) -> String {
+    if now == wanted {
+        return String::new();
+    }
+    let lines = TextDiff::from_lines(now, wanted);
+    let mut unified = lines.unified_diff();
+    unified.header(names[0], names[1]);
+    if whole {
+        unified.context_radius(now.len());
+    }
+    unified.to_string()
+}
+
 /// What would change in something that a user has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diff {
@@ -96,16 +111,7 @@ impl Diff {
         names: [&str; 2],
         whole: bool,
     ) -> Self {
-        let lines = TextDiff::from_lines(&now, &wanted);
-        let mut unified = lines.unified_diff();
-        unified.header(names[0], names[1]);
-        if whole {
-            unified.context_radius(now.len());
-        }
-        let diff = match now == wanted {
-            true => String::new(),
-            false => unified.to_string(),
-        };
+        let diff = unified([&now, &wanted], names, whole);
         Self { what, changes, now, wanted, diff, notes }
     }
 

@@ -13,7 +13,6 @@ mod amounts;
 mod choose;
 
 use serde::Serialize;
-use similar::TextDiff;
 use tare_std::cpus::CpuSet;
 
 use super::container::{self, Kind, Setting};
@@ -133,8 +132,7 @@ pub fn diff(
     pod.others(index);
     pod.merge().map_err(|reason| ManifestError::Edit { file: file.clone(), reason })?;
     let text = pod.edits.apply();
-    let diff = TextDiff::from_lines(manifest.text, &text);
-    let diff = diff.unified_diff().header(&file, &file).to_string();
+    let diff = change::unified([manifest.text, &text], [&file, &file], false);
     let mut notes = pod.notes;
     notes.push(
         "The kubelet gives a pod CPUs of its own only with cpuManagerPolicy static: tare tune plan \
@@ -146,7 +144,7 @@ pub fn diff(
         file,
         object: workload.name.clone(),
         container: choose::name(node).to_string(),
-        diff: if pod.changes.is_empty() { String::new() } else { diff },
+        diff,
         changes: pod.changes,
         notes,
     })
