@@ -61,7 +61,8 @@ pub fn encrypt<S: SideData>(
     }
 }
 
-/// A client's verifier that accepts any certificate, but still checks that its key made the signatures.
+/// A client's verifier that accepts any certificate, but still checks that its key made the
+/// signatures.
 #[derive(Debug)]
 pub struct AcceptAnyCertificate(pub Arc<CryptoProvider>);
 

@@ -376,7 +376,7 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
     }))
 }
 
-/// Returns why the scheduler has no node for a pod, if it says so.
+/// Returns the condition by which the scheduler has no node for a pod, if there is one.
 pub(crate) fn unscheduled(status: &PodStatus) -> Option<&PodCondition> {
     status.conditions.iter().flatten().find(|condition| {
         condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")

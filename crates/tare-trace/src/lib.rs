@@ -2,8 +2,8 @@
 //! protocol ([`read`]), and from a table of a running cluster ([`sample()`]).
 //!
 //! A capture is read twice: first for its tables and prepared statements, then for the operations
-//! on the table that most of them are on. Sizes, counts and hashes of keys outlive a packet, and the
-//! first keys themselves until the capture has been read, to see whether they come in order.
+//! on the table that most of them are on. Sizes, counts and hashes of keys outlive a packet, and
+//! the first keys themselves until the capture has been read, to see whether they come in order.
 //!
 //! **Invariant:** a workload holds names of tables and columns, sizes and frequencies, never a key
 //! or a value.

@@ -23,7 +23,7 @@ mod tools;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use server::{Server, cpus, figure, scratch};
+use server::{Server, cpus, figure, printed, scratch};
 use tare_lab::driver::Pacing;
 use tare_stats as stats;
 
@@ -152,11 +152,11 @@ fn ours(
     let before = cpu_time::of_children_us();
     // Without a lead-in every operation is in the window.
     let words = ["--duration", &duration, "--keys", "uniform", "--lead-in", "0s"];
-    let output = load.args(words).output()?;
+    let output = printed(load.args(words))?;
     let process_us = cpu_time::of_children_us() - before;
-    let per_s = figure(&output.stdout, "throughput_per_s")?;
-    let threads_us = figure(&output.stdout, "client_cpu_us_per_operation")?;
-    let operations = figure(&output.stdout, "operations")?;
+    let per_s = figure(&output, "throughput_per_s")?;
+    let threads_us = figure(&output, "client_cpu_us_per_operation")?;
+    let operations = figure(&output, "operations")?;
     Ok([(per_s, threads_us), (per_s, process_us / operations)])
 }
 

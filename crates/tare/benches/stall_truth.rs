@@ -28,7 +28,7 @@ mod tools;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Server, cpus, figure, scratch};
+use server::{Server, cpus, figure, printed, scratch};
 use tare_lab::driver::Pacing;
 use tare_load::histogram::{self, Histogram};
 
@@ -60,8 +60,8 @@ fn main() -> Result<()> {
     server.populate(client_cpu, tools::ROWS)?;
     let bench = Bench { server, client_cpu, period, length: Duration::from_secs(seconds) };
 
-    let closed = bench.load(&["--connections", &connections, "--duration", "5s"]).output()?;
-    let capacity = figure(&closed.stdout, "throughput_per_s")?;
+    let closed = printed(&mut bench.load(&["--connections", &connections, "--duration", "5s"]))?;
+    let capacity = figure(&closed, "throughput_per_s")?;
     println!("capacity {capacity:.0} op/s (closed loop, 64 in flight, {connections} connections)");
     let half_rate = (capacity / 2.0).round();
     let common_rate = named("rate").unwrap_or(5_000.0).min(half_rate);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tare_stats as stats;
 
-use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
+use crate::server::{ROW_BYTES, Server, cpus, figure, printed, scratch};
 use crate::{Result, rounds};
 
 const ROUNDS: usize = 5;
@@ -28,7 +28,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
         let mut load = server.load(client_cpu, rows, &words);
         load.args(["--duration", &format!("{seconds}s")]);
         rate.map(|rate| load.args(["--rate", &format!("{rate:.0}")]));
-        Ok(load.output()?.stdout)
+        printed(&mut load)
     };
     let server = start(&behind)?;
     server.populate(client_cpu, rows)?;

@@ -14,7 +14,7 @@ use tare_db::metrics::ShardMetrics;
 use tare_stats as stats;
 use tare_std::rng::Rng;
 
-use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
+use crate::server::{ROW_BYTES, Server, cpus, figure, printed, scratch};
 use crate::{Result, median, rounds};
 
 /// Reads of fio in flight, and requests of the client in flight.
@@ -49,10 +49,10 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
         let (duration, in_flight) = (format!("{seconds}s"), (IN_FLIGHT * times).to_string());
         let words = ["--operation", "read", "--keys", "uniform", "--in-flight", &in_flight];
         let mut load = server.load(client_cpu, rows, &words);
-        let output = load.args(["--duration", &duration, "--lead-in", "500ms"]).output()?;
+        let output = printed(load.args(["--duration", &duration, "--lead-in", "500ms"]))?;
         let (after, cpu_ns) = (server.metrics()?, server.cpu_ns() - cpu_ns);
-        let per_s = figure(&output.stdout, "throughput_per_s")?;
-        let client = figure(&output.stdout, "client_cpu_share")?;
+        let per_s = figure(&output, "throughput_per_s")?;
+        let client = figure(&output, "client_cpu_share")?;
         let depth = per_s * disk.seconds_each(at_disk)?;
         let costs = Costs::of(&before, &after, cpu_ns);
         println!("{what:<9}{in_flight:>5}{per_s:>9.0}{depth:>7.1}{costs}{client:>7.2}");

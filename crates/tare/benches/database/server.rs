@@ -120,8 +120,7 @@ impl Server {
     /// Writes every row once.
     pub(crate) fn populate(&self, cpus: impl Display, rows: u64) -> Result<()> {
         let words = ["--populate", "--duration", "100ms", "--lead-in", "0s"];
-        let output = self.load(cpus, rows, &words).output()?;
-        if output.status.success() { Ok(()) } else { Err("the rows could not be written".into()) }
+        printed(&mut self.load(cpus, rows, &words)).map(drop)
     }
 }
 
@@ -139,6 +138,16 @@ fn answers(port: u16) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(120)))?;
     stream.write_all(&[4, 0, 0, 0, 5, 0, 0, 0, 0])?;
     stream.read_exact(&mut [0; 9])
+}
+
+/// Runs this `tare load` to its end. Returns what it printed, or why it failed.
+pub(crate) fn printed(load: &mut Command) -> Result<Vec<u8>> {
+    let output = load.stderr(Stdio::piped()).output()?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(format!("tare load failed: {}", why.trim_end()).into())
 }
 
 /// Returns the figure with this name, or path of names, in the output of `tare load --json`.

@@ -5,7 +5,7 @@
 
 use tare_stats as stats;
 
-use crate::server::{Server, cpus, figure, scratch};
+use crate::server::{Server, cpus, figure, printed, scratch};
 use crate::{Result, median, rounds};
 
 const ROWS: u64 = 100_000;
@@ -64,7 +64,7 @@ fn measure(operation: &str, shards: usize, cpus: &str, seconds: u64) -> Result<(
     let words = ["--operation", operation, "--keys", "uniform", "--in-flight", &in_flight];
     let mut load = server.load(cpus, ROWS, &words);
     load.args(["--connections", &connections, "--duration", &duration, "--lead-in", "100ms"]);
-    let per_s = figure(&load.output()?.stdout, "throughput_per_s")?;
+    let per_s = figure(&printed(&mut load)?, "throughput_per_s")?;
     let (after, cpu) = (server.metrics()?, server.cpu_ns() - cpu);
     let done = (after.reads + after.writes) - (before.reads + before.writes);
     server.stop()?;

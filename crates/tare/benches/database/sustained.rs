@@ -1,17 +1,17 @@
 //! Inserts at 80 % of capacity for many minutes while the store flushes and compacts: throughput,
 //! latency from when an operation was due, and bytes written to disk for each byte of rows, minute
-//! by minute. Keys are uniform over rows of a fixed total size, so that the disk does not fill:
-//! most of the later writes replace a row.
+//! by minute. Every write replaces one of the rows that were written before, so that the disk does
+//! not fill. Keys are uniform.
 
 use std::time::Duration;
 
-use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
+use crate::server::{ROW_BYTES, Server, cpus, figure, printed, scratch};
 use crate::{Result, tiny};
 
 const MEMORY: &str = "256M";
-/// The rate as a share of what a closed loop gets in its last minute.
+/// The rate as a share of what a closed loop gets in one minute after all rows were written.
 const RATE_SHARE: f64 = 0.8;
-/// Total size of the rows to choose from.
+/// Total size of the rows.
 const ROWS_MIB: u64 = 10_240;
 
 pub(crate) fn run(minutes: u64) -> Result<()> {
@@ -27,11 +27,9 @@ pub(crate) fn run(minutes: u64) -> Result<()> {
         let seconds = format!("{minute}s");
         let words = ["--operation", "write", "--keys", "uniform", "--lead-in", "0s"];
         let mut load = server.load(client_cpu, rows, &words);
-        let output = load.args(["--duration", &seconds]).args(pace).output()?;
-        if output.status.success() { Ok(output.stdout) } else { Err("tare load failed".into()) }
+        printed(load.args(["--duration", &seconds]).args(pace))
     };
-    // The first minute fills memory; the second one has flushes and compactions.
-    load(&["--in-flight", "64"])?;
+    server.populate(client_cpu, rows)?;
     let capacity = figure(&load(&["--in-flight", "64"])?, "throughput_per_s")?;
     let rate = (capacity * RATE_SHARE).round();
     println!("capacity {capacity:.0}/s (closed loop, 64 in flight); {rate:.0}/s from here on");
