@@ -232,14 +232,18 @@ impl Cluster {
     /// # Errors
     /// If it can never run again.
     pub fn pod(&self, namespace: &str, name: &str) -> Result<Option<RunningPod>, KubeError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let found = self.call(&format!("read the pod {name}"), pods.get_opt(name))?;
-        let Some(found) = found else { return Ok(None) };
+        let Some(found) = self.read_pod(namespace, name)? else { return Ok(None) };
         let node = found.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         match progress(&found, &node)? {
             Progress::Running(running) => Ok(Some(running)),
             Progress::NoVolume(_) | Progress::Waiting => Ok(None),
         }
+    }
+
+    /// Returns a pod as the API has it, also one that Tare did not make; `None` if it is missing.
+    pub(crate) fn read_pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, KubeError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        self.call(&format!("read the pod {namespace}/{name}"), pods.get_opt(name))
     }
 
     /// Deletes a pod and waits until the kubelet has ended it. A missing one is no error.

@@ -4,7 +4,6 @@
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStatus, Pod, PodStatus, Volume,
 };
-use kube::api::Api;
 
 use crate::cluster::Cluster;
 use crate::error::{KubeError, one_line};
@@ -85,11 +84,6 @@ impl Cluster {
     pub fn end_of_pod(&self, before: &FoundPod) -> Result<Option<String>, KubeError> {
         let now = self.read_pod(&before.namespace, &before.name)?;
         Ok(now.map_or(Some("it was deleted".into()), |now| ending(before, &now)))
-    }
-
-    fn read_pod(&self, namespace: &str, name: &str) -> Result<Option<Pod>, KubeError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        self.call(&format!("read the pod {namespace}/{name}"), pods.get_opt(name))
     }
 }
 

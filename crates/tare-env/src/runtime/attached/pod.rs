@@ -1,6 +1,7 @@
 //! Pods of a cluster to which environments are attached. The API is only read: the right to get
 //! pods is enough, and the processes are found on this host by the id of the container.
 
+use std::cell::LazyCell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread;
@@ -46,10 +47,13 @@ pub(super) struct Sidecar {
 /// # Errors
 /// One line: what is not there, and what to do.
 pub fn place_pods(environments: &mut [EnvironmentSpec]) -> Result<(), AttachedError> {
+    let cluster = LazyCell::new(connect);
     for attach in environments.iter_mut().filter_map(|spec| spec.attach.as_mut()) {
         let AttachTarget::Pod { namespace, name, container } = &attach.target else { continue };
-        let (_, pod, _) =
-            find(namespace, name, container.as_deref()).map_err(AttachedError::target)?;
+        let cluster =
+            cluster.as_ref().map_err(|why: &String| AttachedError::target(why.clone()))?;
+        let found = find(cluster, namespace, name, container.as_deref());
+        let (pod, _) = found.map_err(AttachedError::target)?;
         if attach.has_address_of_pod() {
             attach.address = address(&pod, attach).map_err(AttachedError::target)?;
         }
@@ -83,18 +87,22 @@ fn address(pod: &FoundPod, attach: &Attach) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, port))
 }
 
+fn connect() -> Result<Cluster, String> {
+    let connected = Access::find().and_then(|access| Cluster::connect(&access));
+    connected.map_err(|error| error.to_string())
+}
+
 /// Finds a pod, and the first process of its container.
 fn find(
+    cluster: &Cluster,
     namespace: &str,
     name: &str,
     container: Option<&str>,
-) -> Result<(Cluster, FoundPod, u32), String> {
-    let access = Access::find().map_err(|error| error.to_string())?;
-    let cluster = Cluster::connect(&access).map_err(|error| error.to_string())?;
+) -> Result<(FoundPod, u32), String> {
     let pod = cluster.find_pod(namespace, name, container).map_err(|error| error.to_string())?;
     let pid = kubernetes::first_process(&pod.container_id);
-    let pid = pid.ok_or_else(|| not_here(&cluster, &pod))?;
-    Ok((cluster, pod, pid))
+    let pid = pid.ok_or_else(|| not_here(cluster, &pod))?;
+    Ok((pod, pid))
 }
 
 /// Says where a pod is that has no process on this host.
@@ -125,7 +133,8 @@ impl AttachedPod {
         container: Option<&str>,
         cgroups: &Layout,
     ) -> Result<Self, String> {
-        let (cluster, found, pid) = find(namespace, name, container)?;
+        let cluster = connect()?;
+        let (found, pid) = find(&cluster, namespace, name, container)?;
         let sidecar = |other: &tare_kube::OtherContainer| {
             let pid = kubernetes::first_process(&other.id)?;
             let (root, path) = group_of_container(cgroups, pid, &other.id)?;
