@@ -61,6 +61,14 @@ impl Cluster {
         NodePod::open(access.clone(), namespace)
     }
 
+    /// Deletes the pod that [`Self::create_node_pod`] created. Its namespace stays.
+    ///
+    /// # Errors
+    /// If it is still there after a while.
+    pub fn delete_node_pod(&self, namespace: &str) -> Result<(), KubeError> {
+        self.delete_pod(namespace, node_pod::NAME)
+    }
+
     /// Returns what [`Self::create_node_pod`] creates, and the rights that it takes, as manifests.
     ///
     /// # Errors

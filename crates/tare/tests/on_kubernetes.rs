@@ -73,6 +73,32 @@ impl Case {
         fs::write(self.here.path().join("small.toml"), text).unwrap();
     }
 
+    /// Writes a study with a pod, in addition to that of `study`.
+    fn study_with_pod(&self, rounds: u32) {
+        let pod = "runtime = \"oci:runc\"\n[[environment]]\nname = \"pod\"\nruntime = \"kubernetes\"\n\
+                   network = \"host\"\ncgroup = \"own\"\n";
+        let text = STUDY.replace("ROUNDS", &rounds.to_string());
+        let text = text.replace("runtime = \"oci:runc\"\n", pod);
+        fs::write(self.here.path().join("small.toml"), text).unwrap();
+    }
+
+    /// Checks that a record has slices of the pod.
+    fn assert_pod_measured(&self, record: &str, said: &str) {
+        let mut report = tare();
+        report.args(["report", record, "--json"]).current_dir(self.here.path());
+        let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
+        let slices = record["slices"].as_array().unwrap();
+        let good = |slice: &&Value| slice["environment"] == "pod" && slice["void"].is_null();
+        assert!(slices.iter().filter(good).count() >= 1, "{said}");
+    }
+
+    /// Runs a command that knows no node, with the state directory of this one.
+    fn run_here(&self, words: &[&str]) -> Output {
+        let mut command = tare();
+        command.arg("--state").arg(self.here.path().join("state")).args(words);
+        command.current_dir(self.here.path()).stdin(Stdio::null()).output().unwrap()
+    }
+
     fn assert_clean(&self) {
         let left = [self.cluster.namespaces_of_runs(), self.cluster.roles_of_runs()];
         assert_eq!(left.map(Result::unwrap), [Vec::<String>::new(), Vec::new()]);
@@ -176,21 +202,52 @@ fn killed_command_leaves_what_clean_removes() {
 #[test]
 fn pods_are_weighed_on_the_node() {
     let Some(case) = Case::start("pods_are_weighed_on_the_node") else { return };
-    let pod = "runtime = \"oci:runc\"\n[[environment]]\nname = \"pod\"\nruntime = \"kubernetes\"\n\
-               network = \"host\"\ncgroup = \"own\"\n";
-    let text = STUDY.replace("ROUNDS", "2").replace("runtime = \"oci:runc\"\n", pod);
-    fs::write(case.here.path().join("small.toml"), text).unwrap();
-    let mut command = case.command(&["weigh", "small.toml", "-o", "small.tare"]);
+    case.study_with_pod(2);
     // It is sent no access of the user's.
-    let weighed = command.output().unwrap();
+    let weighed = case.run(&["weigh", "small.toml", "-o", "small.tare"]);
     assert!(weighed.status.success(), "{}", stderr(&weighed));
     case.assert_clean();
-    let mut report = tare();
-    report.args(["report", "small.tare", "--json"]).current_dir(case.here.path());
-    let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
-    let slices = record["slices"].as_array().unwrap();
-    let good = |slice: &&Value| slice["environment"] == "pod" && slice["void"].is_null();
-    assert!(slices.iter().filter(good).count() >= 1, "{}", stderr(&weighed));
+    case.assert_pod_measured("small.tare", &stderr(&weighed));
+    case.run(&["clean", "--programs"]);
+}
+
+/// The account of a detached run stays until its files are here, and no longer. The pod through
+/// which it was started goes with the command.
+#[test]
+fn detached_study_has_its_account_until_it_is_fetched() {
+    let test = "detached_study_has_its_account_until_it_is_fetched";
+    let Some(case) = Case::start(test) else { return };
+    if skipped(test, &[Need::Program("curl")]) {
+        return;
+    }
+    case.study_with_pod(2);
+    let node = format!("kubernetes:{}", case.node);
+    for fetch in [&["attach", &node][..], &["clean", "--on", &node]] {
+        let detached = case.run(&["weigh", "small.toml", "-o", "small.tare", "--detach"]);
+        assert!(detached.status.success(), "{}", stderr(&detached));
+        assert!(stdout(&detached).contains("goes on at"), "{}", stdout(&detached));
+        let cleaned = case.run_here(&["clean"]);
+        assert!(stdout(&cleaned).contains("nothing to clean"), "{}", stdout(&cleaned));
+        let roles = case.cluster.roles_of_runs().unwrap();
+        assert_eq!(roles.len(), 1, "{roles:?}");
+        let namespace = format!("/api/v1/namespaces/{}", roles[0]);
+        assert_eq!(answer("GET", &namespace, "").0, 200);
+        assert_eq!(answer("GET", &format!("{namespace}/pods/node"), "").0, 404);
+        let began = Instant::now();
+        let fetched = loop {
+            let fetched = case.run_here(fetch);
+            if !stdout(&fetched).contains("alive; tare attach") {
+                break fetched;
+            }
+            assert!(began.elapsed() < PATIENCE, "{}", stdout(&fetched));
+            std::thread::sleep(Duration::from_secs(1));
+        };
+        let said = stdout(&fetched) + &stderr(&fetched);
+        assert!(fetched.status.success(), "{said}");
+        case.assert_clean();
+        case.assert_pod_measured("small.tare", &said);
+        fs::remove_file(case.here.path().join("small.tare")).unwrap();
+    }
     case.run(&["clean", "--programs"]);
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::anyhow;
 
 use super::connections::Connections;
-use super::watch::{self, View};
+use super::watch::{self, Ending, View};
 use super::{finish, restore, terminal};
 use crate::cli::Attach;
 use crate::exit::{Exit, ExitWith};
@@ -20,12 +20,17 @@ pub(crate) fn run(options: &Attach, state: &Path, _out: &mut dyn Write) -> anyho
     let connected = connections.connect(&options.host)?;
     let session = choose(connected.sessions()?, options, &connected.host.name())?;
     let directory = session.directory;
+    let account = session.spec.account;
     let view = match session.spec.terminal.and(terminal::spec()) {
         Some(_) => View::Terminal,
         None => View::Streams { prefix: "" },
     };
     let ending = watch::follow(&connections, &connected, &directory, &view, &stop)?;
-    finish(&connections, &connected, &directory, &ending, None).map(|(exit, _)| exit)
+    let finished = finish(&connections, &connected, &directory, &ending, None);
+    if let Ending::Ended(_) = ending {
+        connections.delete_account(&options.host, account.as_ref());
+    }
+    finished.map(|(exit, _)| exit)
 }
 
 /// Returns the run that the user means.

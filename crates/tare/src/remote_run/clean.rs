@@ -47,11 +47,13 @@ fn clean(
         let files = results::bring(connections, &connected, &session.directory, None)?.len();
         let directory = session.directory.to_str().context("the name of a run is no text")?;
         run(&["run-server", "remove", directory])?;
+        connections.delete_account(host, session.spec.account.as_ref());
         let brought = if files > 0 { "; its files are here now" } else { "" };
         lines.push(format!("run {id}: removed{brought}"));
     }
     // Without the rights for it, what is left in the cluster is an error of the clean there.
-    let kubeconfig = connections.kubeconfig(host, AccountUse::MakePods).ok().flatten();
+    let account = connections.account(host, AccountUse::MakePods).ok().flatten();
+    let kubeconfig = account.map(|(_, kubeconfig)| kubeconfig);
     let code = journals(&connected, options, kubeconfig, &mut lines, out)?;
     let mut words = vec!["run-server", "programs"];
     words.extend(options.programs.then_some("--remove"));

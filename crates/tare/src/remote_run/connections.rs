@@ -17,7 +17,8 @@ use super::node::EnteredNode;
 use crate::cleanup;
 use crate::exit::{Exit, ExitWith};
 use crate::registry::KINDS;
-use crate::run_server::Session;
+use crate::run_server::{Session, SessionAccount};
+use crate::stream::warn;
 
 /// The state directory unless the user names another.
 const STATE: &str = "/var/lib/tare";
@@ -100,16 +101,40 @@ impl Connections {
         nodes[number].clone()
     }
 
-    /// Returns a kubeconfig with which a command on a node can make or read pods; `None` for a host
-    /// that is no node of a cluster.
-    pub(crate) fn kubeconfig(
+    /// Returns the latest connection to a node; `None` for a host that is no node of a cluster.
+    fn node_at(&self, address: &RemoteAddress) -> Option<EnteredNode> {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        nodes.into_iter().rev().find(|node| node.is(address))
+    }
+
+    /// Creates an account with which a command on a node can make or read pods, and returns it with
+    /// its kubeconfig; `None` for a host that is no node of a cluster. It ends with this command.
+    pub(crate) fn account(
         &self,
         address: &RemoteAddress,
         account_use: AccountUse,
-    ) -> anyhow::Result<Option<String>> {
-        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let node = nodes.into_iter().rev().find(|node| node.is(address));
+    ) -> anyhow::Result<Option<(SessionAccount, String)>> {
+        let node = self.node_at(address);
         node.map(|node| node.account(&self.journal, account_use)).transpose()
+    }
+
+    /// Leaves the account to the run on the node: `delete_account` ends it.
+    pub(crate) fn keep_account(&self, address: &RemoteAddress) {
+        if let Some(Err(error)) = self.node_at(address).map(|node| node.keep_account(&self.journal))
+        {
+            warn(&format!("{error:#}; it is deleted after the run"));
+        }
+    }
+
+    /// Deletes the account that a run which has ended had, if it had one.
+    pub(crate) fn delete_account(&self, address: &RemoteAddress, account: Option<&SessionAccount>) {
+        let Some(account) = account else { return };
+        let stays = format!("kubectl delete namespace {} removes it", account.namespace);
+        match self.node_at(address).map(|node| node.delete_account(account)) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => warn(&format!("the account of the run stays: {error:#}; {stays}")),
+            None => warn(&format!("the account of the run in its cluster stays; {stays}")),
+        }
     }
 
     /// Connects to a host and copies the program there, unless it is there.

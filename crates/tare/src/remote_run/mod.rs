@@ -145,10 +145,15 @@ fn start(
     let begun = Instant::now();
     let seconds = |time: std::time::Duration| format!("{:.2} s", time.as_secs_f64());
     let (connect, copy) = (seconds(connected.connecting), seconds(connected.copying));
+    let address = connected.host.address();
+    let account = line.account.map(|account_use| connections.account(address, account_use));
+    let (account, kubeconfig) = account.transpose()?.flatten().unzip();
+    let keeps_account = detach && account.is_some();
     let spec = SessionSpec {
         arguments: line.words.clone(),
         detach,
         terminal,
+        account,
         facts: vec![
             ("connected in".into(), connect.clone()),
             ("program in place in".into(), copy.clone()),
@@ -158,9 +163,7 @@ fn start(
     };
     let mut packer = Packer::new(&spec)?;
     line.pack(&mut packer)?;
-    if let Some(account_use) = line.account
-        && let Some(kubeconfig) = connections.kubeconfig(connected.host.address(), account_use)?
-    {
+    if let Some(kubeconfig) = kubeconfig {
         packer.kubeconfig(&kubeconfig)?;
     }
     let archive = packer.finish()?;
@@ -171,6 +174,9 @@ fn start(
     let directory = directory.filter(|text| text.starts_with('/'));
     let directory =
         directory.with_context(|| format!("{} did not answer", connected.host.name()))?;
+    if keeps_account {
+        connections.keep_account(address);
+    }
     warn(&format!(
         "on {}: connected in {connect}, program in place in {copy}, started in {}",
         connected.host.name(),

@@ -10,6 +10,7 @@ use tare_remote::RemoteHost;
 use tare_std::host_address::{NodeAddress, RemoteAddress};
 
 use crate::exit::{Exit, ExitWith};
+use crate::run_server::SessionAccount;
 
 /// A node, and the namespace through which it is reached.
 #[derive(Clone, Debug)]
@@ -51,17 +52,36 @@ impl EnteredNode {
         Ok(RemoteHost::through(pod.exit_with(Exit::Host)?, address))
     }
 
-    /// Creates an account for a command there, and returns its kubeconfig. The entry of the
+    /// Creates an account for a command there, and returns it with its kubeconfig. The entry of the
     /// namespace removes it.
     pub(super) fn account(
         &self,
         journal: &Journal,
         account_use: AccountUse,
-    ) -> anyhow::Result<String> {
-        let cluster = Cluster::connect(&self.access).exit_with(Exit::Host)?;
-        let made =
-            cluster.create_account(&self.access, &self.namespace, journal.run(), account_use);
-        made.exit_with(Exit::Host)
+    ) -> anyhow::Result<(SessionAccount, String)> {
+        let Self { access, namespace, .. } = self;
+        let cluster = Cluster::connect(access).exit_with(Exit::Host)?;
+        let made = cluster.create_account(access, namespace, journal.run(), account_use);
+        let account = SessionAccount { namespace: namespace.clone(), run: journal.run().into() };
+        Ok((account, made.exit_with(Exit::Host)?))
+    }
+
+    /// Leaves the account to the run on the node, which goes on without this command. Only the pod
+    /// is deleted.
+    pub(super) fn keep_account(&self, journal: &Journal) -> anyhow::Result<()> {
+        let Self { access, namespace, .. } = self;
+        let entry = tare_env::namespace_entry(access.clone(), namespace.clone());
+        let live = journal.live().into_iter();
+        let ids: Vec<_> = live.filter_map(|(id, one)| (one == entry).then_some(id)).collect();
+        journal.forget(&ids);
+        let cluster = Cluster::connect(access)?;
+        Ok(cluster.delete_node_pod(namespace)?)
+    }
+
+    /// Deletes the account of a run that has ended.
+    pub(super) fn delete_account(&self, account: &SessionAccount) -> anyhow::Result<()> {
+        let cluster = Cluster::connect(&self.access)?;
+        Ok(cluster.delete_namespace(&account.namespace, &account.run)?)
     }
 }
 

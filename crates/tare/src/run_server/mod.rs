@@ -28,7 +28,7 @@ pub(crate) use command::facts;
 pub(crate) use files::Packer;
 pub(crate) use frame::{Frame, Kind, read_frame, write_frame};
 pub(crate) use programs::ProgramCopy;
-pub(crate) use session::{Ended, Session, SessionSpec, TerminalSpec, id};
+pub(crate) use session::{Ended, Session, SessionAccount, SessionSpec, TerminalSpec, id};
 
 /// Lists the runs. Their files are for the host that started them, and `tare clean --on` there
 /// removes them.

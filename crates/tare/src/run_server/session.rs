@@ -38,12 +38,23 @@ pub(crate) struct SessionSpec {
     /// Whether the command goes on without a watcher.
     pub(crate) detach: bool,
     pub(crate) terminal: Option<TerminalSpec>,
+    /// The account that the command has in the cluster of its node.
+    #[serde(default)]
+    pub(crate) account: Option<SessionAccount>,
     /// Names and values for the record's facts.
     pub(crate) facts: Vec<(String, String)>,
     /// Files that may be replaced on the host that asked, as they are called here.
     pub(crate) replace: Vec<PathBuf>,
     /// Directories here, and where their files go on the host that asked.
     pub(crate) outputs: Vec<(PathBuf, PathBuf)>,
+}
+
+/// An account, by the namespace that it is in. The host that asked deletes it after the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionAccount {
+    pub(crate) namespace: String,
+    /// The run in the label of the namespace.
+    pub(crate) run: String,
 }
 
 /// The terminal of the user.
