@@ -152,7 +152,8 @@ fn removal(path: &Path, error: &io::Error) -> Result<(), UndoError> {
     }
 }
 
-/// Uses the access of an entry; if there is none any more, that in the file of `NODE_VARIABLE`.
+/// Uses the access of an entry; if there is none any more, that in the file of `NODE_VARIABLE`. An
+/// account that was deleted may be known for some seconds more, without a right.
 fn with_access<T>(
     access: &Access,
     undo: impl Fn(&Cluster) -> Result<T, KubeError>,
@@ -160,9 +161,10 @@ fn with_access<T>(
     let undone = Cluster::connect(access).and_then(|cluster| undo(&cluster));
     let other = std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
     match (undone, other) {
-        (Err(KubeError::Access { .. } | KubeError::Unknown { .. }), Some(file)) => {
-            Access::of_file(file).and_then(|access| undo(&Cluster::connect(&access)?))
-        }
+        (
+            Err(KubeError::Access { .. } | KubeError::Unknown { .. } | KubeError::Rights { .. }),
+            Some(file),
+        ) => Access::of_file(file).and_then(|access| undo(&Cluster::connect(&access)?)),
         (undone, _) => undone,
     }
 }

@@ -24,6 +24,8 @@ use tare_std::cpus::CpuSet;
 use tare_testkit::EnvironmentBuilder;
 use tare_testkit::kubernetes::alone_on_node;
 
+#[path = "conformance_kubernetes/rights.rs"]
+mod rights;
 #[path = "conformance_kubernetes/volumes.rs"]
 mod volumes;
 

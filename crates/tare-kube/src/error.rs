@@ -71,6 +71,9 @@ pub enum KubeError {
     Pod { name: String, node: String, why: String, remedy: String },
 }
 
+/// What the API server says of a missing right.
+const RIGHTS: [&str; 2] = [" cannot ", "attempting to grant RBAC permissions not currently held"];
+
 /// The label of every object that Tare creates. Its value is the run.
 pub(crate) const RUN_LABEL: &str = "tare.run";
 
@@ -91,9 +94,12 @@ impl KubeError {
         let message = one_line(&status.message);
         match status.code {
             401 => Self::Unknown { what, server: server.into() },
-            // The words of a missing right (`ForbiddenMessage` in k8s.io/apiserver); every other
-            // refusal is a policy's.
-            403 if message.contains(" cannot ") => Self::Rights { what, message },
+            // The words of a missing right (`ForbiddenMessage` in k8s.io/apiserver), and of a role
+            // with a right that its maker lacks (`ConfirmNoEscalation` in pkg/registry/rbac of
+            // Kubernetes); every other refusal is a policy's.
+            403 if RIGHTS.iter().any(|words| message.contains(words)) => {
+                Self::Rights { what, message }
+            }
             // A runtime class that does not exist.
             403 if message.contains("RuntimeClass") => Self::Api { what, code: 403, message },
             403 => Self::Policy { what, message, label: RUN_LABEL },
@@ -140,6 +146,12 @@ mod tests {
                 "Forbidden",
                 "namespaces is forbidden: User \"x\" cannot create resource \"namespaces\" in API group \"\" at the cluster scope",
                 "User \"x\" cannot create resource \"namespaces\"",
+            ),
+            (
+                403,
+                "Forbidden",
+                "clusterroles \"r\" is forbidden: user \"x\" (groups=[\"g\"]) is attempting to grant RBAC permissions not currently held:\n{Resources:[\"events\"], Verbs:[\"list\"]}",
+                "{Resources:[\"events\"], Verbs:[\"list\"]}; ask the administrator for a role that allows it",
             ),
             (
                 403,

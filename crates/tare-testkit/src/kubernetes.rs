@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::skip::{Need, Reason, skip, skipped};
 
@@ -65,4 +66,78 @@ pub fn answer(method: &str, path: &str, body: &str) -> (u16, String) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let (answer, code) = text.rsplit_once('\n').unwrap_or_else(|| panic!("{said}"));
     (code.parse().unwrap(), answer.to_string())
+}
+
+/// A right: the group of the API, the resource and the verb.
+pub type Right<'a> = (&'a str, &'a str, &'a str);
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// The user of the cluster who has no rights but those of the role.
+const USER: &str = "powerless";
+/// How long the API server may need to know a changed role.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A role of the user who has no other rights. Dropping it removes it.
+#[derive(Debug)]
+pub struct Role {
+    name: String,
+}
+
+impl Role {
+    /// Returns the file with the access of the user.
+    pub fn access() -> PathBuf {
+        PathBuf::from(std::env::var_os("KUBECONFIG").unwrap()).with_file_name(USER)
+    }
+
+    /// Creates the role without a right.
+    pub fn create(name: &str) -> Self {
+        let kind = "\"apiVersion\":\"rbac.authorization.k8s.io/v1\"";
+        let metadata = format!("\"metadata\":{{\"name\":\"{name}\"}}");
+        let group = "\"apiGroup\":\"rbac.authorization.k8s.io\"";
+        let made = Self { name: name.into() };
+        request("POST", ROLES, &format!("{{{kind},\"kind\":\"ClusterRole\",{metadata}}}"));
+        let binding = format!(
+            "{{{kind},\"kind\":\"ClusterRoleBinding\",{metadata},\
+             \"roleRef\":{{{group},\"kind\":\"ClusterRole\",\"name\":\"{name}\"}},\
+             \"subjects\":[{{{group},\"kind\":\"User\",\"name\":\"{USER}\"}}]}}"
+        );
+        request("POST", BINDINGS, &binding);
+        made
+    }
+
+    /// Gives the role all of these rights but one, and waits until the API server knows it.
+    pub fn give(&self, all: &[Right<'_>], missing: Option<Right<'_>>) {
+        let given = all.iter().filter(|right| Some(**right) != missing);
+        let rules: Vec<String> = given
+            .map(|(group, resource, verb)| {
+                format!("{{\"apiGroups\":[\"{group}\"],\"resources\":[\"{resource}\"],\"verbs\":[\"{verb}\"]}}")
+            })
+            .collect();
+        let rules = format!("{{\"rules\":[{}]}}", rules.join(","));
+        request("PATCH", &format!("{ROLES}/{}", self.name), &rules);
+        let began = Instant::now();
+        while !all.iter().all(|right| is_allowed(*right) == (Some(*right) != missing)) {
+            assert!(began.elapsed() < PATIENCE, "the role without {missing:?} is not in force");
+        }
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        for path in [BINDINGS, ROLES] {
+            answer("DELETE", &format!("{path}/{}", self.name), "");
+        }
+    }
+}
+
+fn is_allowed((group, resource, verb): Right<'_>) -> bool {
+    let (resource, below) = resource.split_once('/').unwrap_or((resource, ""));
+    let review = format!(
+        "{{\"apiVersion\":\"authorization.k8s.io/v1\",\"kind\":\"SubjectAccessReview\",\"spec\":{{\
+         \"user\":\"{USER}\",\"resourceAttributes\":{{\"group\":\"{group}\",\"resource\":\"{resource}\",\
+         \"subresource\":\"{below}\",\"verb\":\"{verb}\"}}}}}}"
+    );
+    request("POST", REVIEWS, &review).replace([' ', '\n'], "").contains("\"allowed\":true")
 }

@@ -4,10 +4,13 @@
 //! `scripts/kubernetes` starts a cluster of one node. The node has namespaces of its own, so each
 //! test runs again in a process in its network namespace.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+#![allow(clippy::print_stderr, reason = "each kill and each refusal")]
 
 #[path = "on_kubernetes/attached.rs"]
 mod attached;
 mod common;
+#[path = "on_kubernetes/rights.rs"]
+mod rights;
 
 use std::fs;
 use std::io::Read;
