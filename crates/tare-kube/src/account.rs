@@ -45,9 +45,9 @@ pub(crate) fn rules(account_use: AccountUse) -> Vec<Value> {
     }
     let made = ["namespaces", "pods", "services", "persistentvolumeclaims"];
     vec![
-        rule("", &["nodes"], &["get", "list"]),
+        rule("", &["nodes"], &["list"]),
         rule("", &["nodes/proxy", "pods/log"], &["get"]),
-        rule("", &made, &["create", "get", "list", "delete"]),
+        rule("", &made, &["create", "get", "delete"]),
         rule("", &["persistentvolumes"], &["get", "patch"]),
         rule("", &["events"], &["list"]),
         rule("storage.k8s.io", &["storageclasses"], &["list"]),

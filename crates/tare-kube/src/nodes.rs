@@ -18,10 +18,9 @@ fn rights(account_use: AccountUse) -> Value {
     let pod = match account_use {
         // The account has them.
         AccountUse::MakePods => Vec::new(),
-        AccountUse::ReadPods => vec![
-            rule("", &["nodes"], &["list"]),
-            rule("", &made, &["create", "get", "list", "delete"]),
-        ],
+        AccountUse::ReadPods => {
+            vec![rule("", &["nodes"], &["list"]), rule("", &made, &["create", "get", "delete"])]
+        }
     };
     let own = [
         rule("", &["pods/exec"], &["create", "get"]),

@@ -15,7 +15,7 @@ use super::*;
 
 /// Without `TARE_KILLS`.
 const KILLS: u64 = 2;
-/// The latest moment of a kill after the start: the pods have been measured for some rounds by then.
+/// The latest moment of a kill after the start: pods have been measured for some rounds by then.
 const LATEST_MS: u64 = 24_000;
 /// The state directory of the harness on the node.
 const NODE_STATE: &str = "/var/lib/tare/runs";
