@@ -95,6 +95,24 @@ impl Cache {
         slot.block.as_ref()
     }
 
+    /// Checks several blocks, and returns which ones are cached and pass. These count as hits. No
+    /// step waits for the one before, so that the CPU fetches the memory of all at the same time.
+    #[inline]
+    pub(crate) fn check_each<const N: usize>(
+        &mut self,
+        at: [Option<BlockAt>; N],
+        mut passes: impl FnMut(&Block) -> bool,
+    ) -> [bool; N] {
+        let found = at.map(|at| at.and_then(|at| self.slots.find(at)));
+        found.map(|slot| {
+            let Some(slot) = slot.map(|slot| self.slots.get_mut(slot)) else { return false };
+            let passes = slot.block.as_ref().is_some_and(|block| passes(block));
+            slot.hits = (slot.hits + u8::from(passes)).min(HITS_MAX);
+            self.hits += u64::from(passes);
+            passes
+        })
+    }
+
     /// Whether the block is cached. This is no hit.
     pub fn contains(&self, at: BlockAt) -> bool {
         self.slots.find(at).is_some()

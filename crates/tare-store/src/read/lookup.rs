@@ -3,10 +3,16 @@
 
 use std::rc::Rc;
 
+use std::collections::VecDeque;
+
 use super::ReadError;
 use super::stored::Stored;
+use crate::cache::Cache;
 use crate::row_source::{Source, Step};
 use crate::table::{BlockSource, Cursor, Start, Table};
+
+/// Tables whose filters are asked together.
+pub(super) const TOGETHER: usize = 8;
 
 /// The result of a lookup.
 #[derive(Debug)]
@@ -37,19 +43,23 @@ impl Lookups {
     }
 }
 
-/// The verdicts of an earlier try, which ended because a block was missing. A table never changes,
+/// The verdicts of the try before, which ended because a block was missing. A table never changes,
 /// so that the next try for the same row need not check it again.
 #[derive(Debug, Default)]
 pub(crate) struct LookupMemo {
-    tables: Vec<(u64, TableVerdict)>,
+    /// Verdicts of this try, in the order of its lookups.
+    tables: VecDeque<(u64, TableVerdict)>,
+    /// Verdicts of the try before that were not taken yet.
+    before: VecDeque<(u64, TableVerdict)>,
 }
 
 #[derive(Debug)]
 enum TableVerdict {
     Denied,
     FalsePositive,
-    /// The filter lets it through; the cursor holds the index block for the position.
-    Likely(Stored),
+    /// The filter lets it through; the cursor holds the index block for the position. In a box,
+    /// because most verdicts are others, and all are moved at every try.
+    Likely(Box<Stored>),
 }
 
 impl LookupMemo {
@@ -61,6 +71,35 @@ impl LookupMemo {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.tables.clear();
+        self.before.clear();
+    }
+
+    /// Begins the next try for the same row.
+    #[inline]
+    pub(super) fn begin_try(&mut self) {
+        self.before.clear();
+        std::mem::swap(&mut self.tables, &mut self.before);
+    }
+
+    /// Whether the try before has left no verdict for the tables that come next.
+    #[inline]
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.before.is_empty()
+    }
+
+    /// Takes the verdict of the try before. Tables are looked up in the same order in every try, so
+    /// it is the first one, unless tables have come or gone in between.
+    #[inline]
+    fn recall(&mut self, file: u64) -> Option<TableVerdict> {
+        let at = self.before.iter().position(|(known, _)| *known == file)?;
+        self.before.drain(..at);
+        self.before.pop_front().map(|(_, verdict)| verdict)
+    }
+
+    /// Notes that the filter of a table excludes the partition.
+    #[inline]
+    pub(super) fn deny(&mut self, table: &Table, lookups: &mut Lookups) {
+        self.absent(table.file(), TableVerdict::Denied, lookups);
     }
 
     /// Goes to a row of a partition in a table, from the position of the earlier try.
@@ -74,15 +113,14 @@ impl LookupMemo {
         lookups: &mut Lookups,
     ) -> Result<Lookup, ReadError> {
         let file = table.file();
-        let known = self.tables.iter().position(|(known, _)| *known == file);
-        let mut stored = match known.map(|at| self.tables.swap_remove(at).1) {
+        let mut stored = match self.recall(file) {
             Some(TableVerdict::Denied) => {
                 return Ok(self.absent(file, TableVerdict::Denied, lookups));
             }
             Some(TableVerdict::FalsePositive) => {
                 return Ok(self.absent(file, TableVerdict::FalsePositive, lookups));
             }
-            Some(TableVerdict::Likely(stored)) => stored,
+            Some(TableVerdict::Likely(stored)) => *stored,
             None => match table.may_contain(token, blocks)? {
                 None => return Ok(Lookup::Missing),
                 Some(false) => return Ok(self.absent(file, TableVerdict::Denied, lookups)),
@@ -91,7 +129,7 @@ impl LookupMemo {
         };
         // A new cursor begins here.
         if stored.find_on(token, key, start, blocks)? == Step::Missing {
-            self.tables.push((file, TableVerdict::Likely(stored)));
+            self.tables.push_back((file, TableVerdict::Likely(Box::new(stored))));
             return Ok(Lookup::Missing);
         }
         if Source::<B>::partition(&stored).is_none() {
@@ -107,7 +145,18 @@ impl LookupMemo {
             TableVerdict::Denied => lookups.denied += 1,
             _ => lookups.false_positives += 1,
         }
-        self.tables.push((file, verdict));
+        self.tables.push_back((file, verdict));
         Lookup::Absent
     }
+}
+
+/// Which of these tables do not have a token, by those of their filters that are in memory. One
+/// table after the other would wait for memory each time.
+#[inline]
+pub(super) fn denied(tables: &[Rc<Table>], token: i64, cache: &mut Cache) -> [bool; TOGETHER] {
+    let mut at = [None; TOGETHER];
+    for (at, table) in at.iter_mut().zip(tables) {
+        *at = table.filter_for(token);
+    }
+    cache.check_each(at, |block| block.denies(token))
 }

@@ -1,13 +1,16 @@
 //! Reads one row by its whole key: from the newest sources first, and only until older ones cannot
 //! change the answer.
 
-use super::lookup::{Lookup, LookupMemo, Lookups};
+use super::lookup::{self, Lookup, LookupMemo, Lookups, TOGETHER};
 use super::sources::Sources;
 use super::{Cached, End, ReadError, Row, RowRead, Scratch};
 use crate::cells::{self, Deletion, MARKER, Visibility};
 use crate::memtable::{Cursor, Memtable};
 use crate::row_source::{Source, Step};
 use crate::table::Start;
+
+/// Tables from which on their filters are asked together.
+const TABLES_SOME: usize = 3;
 
 /// A row as the sources that were read so far know it.
 struct PartialRow<'s> {
@@ -119,6 +122,7 @@ impl<'s> Sources<'s> {
         if !blocks.pins.memo.is_empty() {
             memo = std::mem::take(&mut blocks.pins.memo);
         }
+        memo.begin_try();
         let step = self.find_row(read, blocks, &mut row, &mut memo)?;
         if step == Step::Missing {
             blocks.pins.memo = memo;
@@ -140,12 +144,22 @@ impl<'s> Sources<'s> {
     ) -> Result<Step, ReadError> {
         let (mut all, mut lookups) = (Step::Ready, Lookups::default());
         let (place, start) = ((read.token, read.key), Start::From(read.clustering));
-        for table in self.tables {
+        let (mut asked, mut denied) = (0..0, [false; TOGETHER]);
+        for (at, table) in self.tables.iter().enumerate() {
             // The remaining tables are older still.
             if found.is_settled(table.statistics().timestamp_max, read) {
                 break;
             }
+            let rest = &self.tables[at..];
+            if at >= asked.end && rest.len() >= TABLES_SOME && memo.knows_nothing() {
+                asked = at..at + TOGETHER;
+                denied = lookup::denied(rest, read.token, blocks.cache);
+            }
             if !table.may_have_row(read.clustering) {
+                continue;
+            }
+            if asked.contains(&at) && denied[at - asked.start] {
+                memo.deny(table, &mut lookups);
                 continue;
             }
             match memo.find(table, place, start, blocks, &mut lookups)? {

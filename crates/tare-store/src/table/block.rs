@@ -122,6 +122,12 @@ impl Block {
         self.contents.capacity()
     }
 
+    /// Whether this is a filter whose first probes exclude a token.
+    #[inline]
+    pub(crate) fn denies(&self, token: i64) -> bool {
+        self.kind == Kind::Filter && !filter::may_contain_at_first(&self.contents, token)
+    }
+
     pub(super) fn contents(&self) -> &[u8] {
         &self.contents
     }

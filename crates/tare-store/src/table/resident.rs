@@ -108,6 +108,15 @@ impl Table {
         Ok(found.map(|block| filter::may_contain(block.contents(), token)))
     }
 
+    /// The position of the filter block for a token; `None` if there is none, or if the table's
+    /// tokens are all below it or above it.
+    #[inline]
+    pub(crate) fn filter_for(&self, token: i64) -> Option<BlockAt> {
+        let range = self.footer.token_min..=self.footer.token_max;
+        let filter = self.top.filter_of(token).filter(|_| range.contains(&token))?;
+        Some(self.filter_at(filter))
+    }
+
     pub(super) fn filter_at(&self, filter: usize) -> BlockAt {
         BlockAt { file: self.file, page: self.top.filter_page(filter), pages: 1 }
     }

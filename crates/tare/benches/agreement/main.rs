@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Server, cpus, figure, printed, scratch};
+use server::{Server, cpus, errors, figure, printed, scratch};
 use tare_stats as stats;
 
 use capture::{Capture, Exchange};
@@ -137,7 +137,11 @@ impl Bench {
         let (length, lead_in) = (format!("{length}s"), format!("{lead_in}s"));
         let common = ["--operation", "read", "--keys", "uniform", "--duration", &length];
         let mut command = server.load(self.cpus.1, ROWS, &[&common[..], words].concat());
-        printed(command.args(["--lead-in", &lead_in]))
+        let output = printed(command.args(["--lead-in", &lead_in]))?;
+        match errors(&output)? {
+            (0, _) => Ok(output),
+            (count, first) => Err(format!("{words:?}: {count} operations failed: {first}").into()),
+        }
     }
 
     /// Service times of one load, as printed and as captured. Returns the largest difference of a

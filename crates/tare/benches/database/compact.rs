@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tare_stats as stats;
 
-use crate::server::{ROW_BYTES, Server, cpus, figure, printed, scratch};
+use crate::server::{ROW_BYTES, Server, cpus, errors, figure, printed, scratch};
 use crate::{Result, rounds};
 
 const ROUNDS: usize = 5;
@@ -42,8 +42,15 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     let rate = most * RATE_SHARE;
     println!("{rows} rows of {ROW_BYTES} B, --memory {memory}, {rate:.0} of {most:.0} reads/s");
     println!(
-        "{:>5}  {:<11}{:>9}{:>9}{:>9}{:>9}{:>15}",
-        "round", "compactions", "p50 µs", "p99 µs", "p99.9 µs", "dropped", "compacted MiB"
+        "{:>5}  {:<11}{:>9}{:>9}{:>9}{:>9}{:>8}{:>15}",
+        "round",
+        "compactions",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "dropped",
+        "failed",
+        "compacted MiB"
     );
     let mut pairs = Vec::new();
     for round in 0..rounds(ROUNDS) {
@@ -60,10 +67,11 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
             let us = |name: &str| figure(&output, name).map(|ns| ns / 1e3);
             let p999 = us("response/p999_ns")?;
             println!(
-                "{round:>5}  {what:<11}{:>9.0}{:>9.0}{p999:>9.0}{:>9.0}{:>15}",
+                "{round:>5}  {what:<11}{:>9.0}{:>9.0}{p999:>9.0}{:>9.0}{:>8}{:>15}",
                 us("response/p50_ns")?,
                 us("response/p99_ns")?,
                 figure(&output, "dropped")?,
+                errors(&output)?.0,
                 compacted >> 20
             );
             Ok((p999, compacted))

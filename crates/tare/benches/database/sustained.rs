@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::server::{ROW_BYTES, Server, cpus, figure, printed, scratch};
+use crate::server::{ROW_BYTES, Server, cpus, errors, figure, printed, scratch};
 use crate::{Result, tiny};
 
 const MEMORY: &str = "256M";
@@ -34,8 +34,16 @@ pub(crate) fn run(minutes: u64) -> Result<()> {
     let rate = (capacity * RATE_SHARE).round();
     println!("capacity {capacity:.0}/s (closed loop, 64 in flight); {rate:.0}/s from here on");
     println!(
-        "{:>6}{:>10}{:>10}{:>10}{:>10}{:>9}{:>10}{:>15}",
-        "minute", "rows/s", "p50 µs", "p99 µs", "p99.9 µs", "dropped", "tables", "written/byte"
+        "{:>6}{:>10}{:>10}{:>10}{:>10}{:>9}{:>8}{:>8}{:>15}",
+        "minute",
+        "rows/s",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "dropped",
+        "failed",
+        "tables",
+        "written/byte"
     );
     let (mut per_minute, mut tails, mut total) = (Vec::new(), Vec::new(), (0, 0));
     for at in 0..minutes {
@@ -46,10 +54,11 @@ pub(crate) fn run(minutes: u64) -> Result<()> {
         let us = |name: &str| figure(&output, name).map(|ns| ns / 1e3);
         let (per_s, p999) = (figure(&output, "throughput_per_s")?, us("response/p999_ns")?);
         println!(
-            "{at:>6}{per_s:>10.0}{:>10.0}{:>10.0}{p999:>10.0}{:>9.0}{:>10}{:>15.2}",
+            "{at:>6}{per_s:>10.0}{:>10.0}{:>10.0}{p999:>10.0}{:>9.0}{:>8}{:>8}{:>15.2}",
             us("response/p50_ns")?,
             us("response/p99_ns")?,
             figure(&output, "dropped")?,
+            errors(&output)?.0,
             metrics.tables,
             written as f64 / inserted.max(1) as f64
         );
