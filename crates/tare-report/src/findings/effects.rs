@@ -165,7 +165,7 @@ fn share(
 }
 
 /// The first two environments, in the order of the study, that differ in this layer alone.
-fn pair(
+pub(super) fn pair(
     record: &Record,
     analysis: &Analysis,
     workload: &str,
