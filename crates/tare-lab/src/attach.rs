@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,112 @@ pub enum AttachTarget {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         container: Option<String>,
     },
+}
+
+/// The engines of a container's name, `ENGINE:NAME`.
+const ENGINES: &[&str] = &["docker", "podman"];
+/// The highest process id of a 64-bit kernel (PID_MAX_LIMIT).
+pub(crate) const PID_MAX: u32 = 1 << 22;
+
+/// A text that names no system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadTarget(pub &'static str);
+
+impl AttachTarget {
+    /// Reads the name of a unit of systemd.
+    ///
+    /// # Errors
+    /// If it is not the whole name.
+    pub fn unit(name: &str) -> Result<Self, BadTarget> {
+        match name.contains('.') && !name.contains('/') {
+            true => Ok(Self::Unit(name.into())),
+            false => Err(BadTarget("write the whole name of the unit, such as redis.service")),
+        }
+    }
+
+    /// Reads `docker:NAME` or `podman:NAME`.
+    ///
+    /// # Errors
+    /// If it has another form.
+    pub fn container(text: &str) -> Result<Self, BadTarget> {
+        let parts = text.split_once(':');
+        let parts = parts.filter(|(engine, name)| ENGINES.contains(engine) && !name.is_empty());
+        let (engine, name) = parts.ok_or(BadTarget("write docker:NAME or podman:NAME"))?;
+        Ok(Self::Container { engine: engine.into(), name: name.into() })
+    }
+
+    /// Reads the path of a cgroup.
+    ///
+    /// # Errors
+    /// If it is not absolute, or contains `..`.
+    pub fn cgroup(text: &str) -> Result<Self, BadTarget> {
+        absolute(text).map(Self::Cgroup)
+    }
+
+    /// Reads `NAMESPACE/NAME` of a pod, with the name of one of its containers.
+    ///
+    /// # Errors
+    /// If one of them cannot be the name of an object of Kubernetes.
+    pub fn pod(text: &str, container: Option<&str>) -> Result<Self, BadTarget> {
+        let parts = text.split_once('/');
+        let parts = parts.filter(|(namespace, name)| is_object(namespace) && is_object(name));
+        let (namespace, name) =
+            parts.ok_or(BadTarget("write NAMESPACE/NAME, such as shop/redis-0"))?;
+        if !container.is_none_or(is_object) {
+            return Err(BadTarget("beside pod this is the name of one of its containers"));
+        }
+        let container = container.map(str::to_string);
+        Ok(Self::Pod { namespace: namespace.into(), name: name.into(), container })
+    }
+}
+
+/// Reads an absolute path without `..`.
+pub(crate) fn absolute(text: &str) -> Result<PathBuf, BadTarget> {
+    let path = Path::new(text);
+    let up = path.components().any(|part| part == Component::ParentDir);
+    match path.is_absolute() && !up {
+        true => Ok(path.into()),
+        false => Err(BadTarget("write an absolute path without ..")),
+    }
+}
+
+/// Returns whether a text can be the name of an object of Kubernetes.
+fn is_object(name: &str) -> bool {
+    let is_of_name =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    !name.is_empty() && name.chars().all(is_of_name)
+}
+
+/// Reads a target of the command line: `docker:NAME`, `podman:NAME`, `unit:NAME.service`, `pid:N`,
+/// `cgroup:/PATH` or `pod:NAMESPACE/NAME[/CONTAINER]`.
+impl FromStr for AttachTarget {
+    type Err = BadTarget;
+
+    fn from_str(text: &str) -> Result<Self, BadTarget> {
+        let forms = BadTarget(
+            "write docker:NAME, podman:NAME, unit:NAME.service, pid:N, cgroup:/PATH or \
+             pod:NAMESPACE/NAME",
+        );
+        let (kind, name) = text.split_once(':').ok_or(forms)?;
+        match kind {
+            "docker" | "podman" => Self::container(text),
+            "unit" => Self::unit(name),
+            "cgroup" => Self::cgroup(name),
+            "pid" => {
+                let pid: Option<u32> = name.parse().ok();
+                let pid = pid.filter(|pid| (1..=PID_MAX).contains(pid));
+                pid.map(Self::Pid).ok_or(BadTarget("write the number of a process, as in pid:4711"))
+            }
+            "pod" => match name.splitn(3, '/').collect::<Vec<_>>()[..] {
+                [namespace, pod, container] => {
+                    Self::pod(&format!("{namespace}/{pod}"), Some(container))
+                }
+                _ => Self::pod(name, None),
+            },
+            _ => Err(forms),
+        }
+    }
 }
 
 impl Attach {
@@ -93,4 +200,33 @@ pub enum AttachedRows {
     Own(String),
     /// Where the user has them. Nothing is written.
     Users,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_the_command_line() {
+        let check = |text: &str, expect: &str| {
+            let found = text.parse::<AttachTarget>();
+            let found = found.map_or_else(|error| error.to_string(), |found| found.to_string());
+            assert!(found.contains(expect), "{text}: {found}");
+        };
+        check("docker:db", "container docker:db");
+        check("podman:db", "container podman:db");
+        check("unit:redis.service", "unit redis.service");
+        check("pid:4711", "pid 4711");
+        check("cgroup:/a/b", "cgroup /a/b");
+        check("pod:shop/db-0", "pod shop/db-0");
+        check("pod:shop/db-0/redis", "container redis of pod shop/db-0");
+        check("redis", "write docker:NAME, podman:NAME, unit:NAME.service");
+        check("container:db", "write docker:NAME, podman:NAME, unit:NAME.service");
+        check("docker:", "write docker:NAME or podman:NAME");
+        check("unit:redis", "the whole name of the unit");
+        check("pid:0", "the number of a process");
+        check("pid:x", "the number of a process");
+        check("cgroup:../a", "an absolute path");
+        check("pod:shop", "write NAMESPACE/NAME");
+    }
 }

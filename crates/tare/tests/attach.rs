@@ -5,12 +5,16 @@
 #[path = "attach/bed.rs"]
 mod bed;
 mod common;
+#[path = "attach/explain.rs"]
+mod explain;
 
 use std::fs;
 use std::io::Read;
 use std::process::Command;
 
-use bed::{Bed, UnitCgroup, answer, attach, free_port, json, study, wait_for_round, weigh};
+use bed::{
+    Bed, UnitCgroup, answer, attach, free_port, json, study, wait_for_line, wait_for_round, weigh,
+};
 use common::{run_in, stderr, stdout};
 use tare_testkit::host_state::HostState;
 use tare_testkit::{Need, Reason, skip, skipped};
@@ -126,6 +130,56 @@ fn redis_that_ends_while_it_is_measured_ends_the_study() {
     assert!(lines[0].contains("its process"), "{said}");
     // The one that runs now is another process, and nothing is done to it.
     redis.assert_runs();
+}
+
+#[test]
+fn redis_that_ends_before_the_first_slice_ends_the_study() {
+    if skipped("redis_that_ends_before_the_first_slice_ends_the_study", &NEEDS) {
+        return;
+    }
+    let bed = Bed::new();
+    let mut redis = bed.redis();
+    let text = study("redis", &attach("mine", &format!("pid = {}", redis.pid()), redis.port));
+    let text = text.replace("window = \"100ms\"", "window = \"5s\"");
+    let mut child = bed.start_long(&text);
+    let mut output = wait_for_line(&mut child, "warming up");
+    redis.restart();
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
+    assert!(!child.wait().unwrap().success(), "{said}");
+    let expect = "has ended while it was measured; start it, and write its new pid into the study";
+    assert_eq!(said.lines().filter(|line| line.contains(expect)).count(), 1, "{said}");
+    assert!(!said.lines().any(|line| line.starts_with("round")), "{said}");
+    redis.assert_runs();
+}
+
+#[test]
+fn system_that_no_longer_answers_is_named() {
+    if skipped("system_that_no_longer_answers_is_named", &NEEDS) {
+        return;
+    }
+    let bed = Bed::new();
+    // Without a fixed rate the first slice of a round shows it, and otherwise the calibration.
+    for latency_share in ["latency_share = 0.3", "latency_share = 0"] {
+        let redis = bed.redis_with_parent();
+        let text = study("redis", &attach("mine", &format!("pid = {}", redis.pid()), redis.port));
+        let text = text.replace("window = \"100ms\"", "window = \"5s\"");
+        let text = text.replace("latency_share = 0.3", latency_share);
+        let mut child = bed.start_long(&text);
+        let mut output = wait_for_line(&mut child, "warming up");
+        answer(redis.port, "SHUTDOWN NOSAVE");
+        let mut said = String::new();
+        output.read_to_string(&mut said).unwrap();
+        assert!(!child.wait().unwrap().success(), "{said}");
+        let expect = format!(
+            "\"mine\": pid {} runs, but does not serve the load at 127.0.0.1:{} any more: ",
+            redis.pid(),
+            redis.port
+        );
+        assert_eq!(said.lines().filter(|line| line.contains(&expect)).count(), 1, "{said}");
+        assert!(!said.contains("in a row"), "{said}");
+        fs::remove_file(bed.path().join("long.tare")).unwrap();
+    }
 }
 
 #[test]

@@ -117,7 +117,13 @@ impl Campaign<'_, '_> {
         let name = self.members[index].name().to_string();
         self.observer.event(&Event::EnvironmentStarting { name: &name });
         let began = self.parts.clock.now();
-        let result = self.bring_up(index);
+        let mut result = self.bring_up(index);
+        // If an attached system has ended, that is why the start failed.
+        if result.is_err()
+            && let Err(gone) = self.check_all_attached()
+        {
+            result = Err(StartError::Ends(gone));
+        }
         self.start_time = self.start_time.max(self.parts.clock.now() - began);
         match &result {
             Ok(()) => {
@@ -128,7 +134,7 @@ impl Campaign<'_, '_> {
         }
         self.members[index].start_error = result.as_ref().err().map(StartError::text);
         // Also after a failure, because the layers may be the reason.
-        self.put_member(index).map_err(StartError::Record)?;
+        self.put_member(index).map_err(StartError::Ends)?;
         result
     }
 
@@ -259,7 +265,7 @@ impl Campaign<'_, '_> {
         let needed = index == self.baseline || self.members[index].record.control;
         let environment = spec.name.clone();
         match error {
-            StartError::Record(error) => Err(error),
+            StartError::Ends(error) => Err(error),
             StartError::NotInForce { reason } if needed => {
                 Err(CampaignError::BaselineNotInForce { environment, reason })
             }
@@ -309,7 +315,8 @@ impl Campaign<'_, '_> {
         let printed = member.running.as_ref().map(|running| running.environment.log_tail());
         let reason = with_output(reason, &printed.unwrap_or_default());
         if index == self.baseline {
-            let environment = member.name().to_string();
+            self.refuse_attached(index, &reason)?;
+            let environment = self.members[index].name().to_string();
             return Err(CampaignError::BaselineFailed { environment, failures, reason });
         }
         let times =

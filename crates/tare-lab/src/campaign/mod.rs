@@ -226,6 +226,21 @@ impl<'c, 'p> Campaign<'c, 'p> {
         lost.map_or(Ok(()), |reason| Err(CampaignError::SystemGone { environment, reason }))
     }
 
+    /// Returns an error if any attached system has ended.
+    fn check_all_attached(&self) -> Result<(), CampaignError> {
+        (0..self.members.len()).try_for_each(|index| self.check_attached(index))
+    }
+
+    /// Returns an error if the environment is attached: its system runs, and does not serve the
+    /// load any more.
+    fn refuse_attached(&self, index: usize, failure: &str) -> Result<(), CampaignError> {
+        let member = &self.members[index];
+        let Some(attach) = &member.record.spec.attach else { return Ok(()) };
+        let (target, address) = (attach.target.to_string(), attach.address);
+        let (environment, failure) = (member.name().to_string(), failure.to_string());
+        Err(CampaignError::AttachedFails { environment, target, address, failure })
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

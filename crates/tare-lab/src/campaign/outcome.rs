@@ -1,5 +1,6 @@
 //! The outcomes and errors of a campaign.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::error_line;
@@ -65,6 +66,10 @@ pub enum CampaignError {
     HostLost { reason: String },
     #[error("\"{environment}\": {reason}; the slices before it are in the record")]
     SystemGone { environment: String, reason: String },
+    #[error(
+        "\"{environment}\": {target} runs, but does not serve the load at {address} any more: {failure}; see what it logs, and go on with tare weigh --resume once it answers"
+    )]
+    AttachedFails { environment: String, target: String, address: SocketAddr, failure: String },
     #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]
     Calibration { workload: String, reason: String },
     #[error("the load cannot go on: {reason}; tare weigh --resume continues the record")]
@@ -76,9 +81,15 @@ pub enum CampaignError {
 /// Why an environment did not start.
 #[derive(Debug)]
 pub(super) enum StartError {
-    Part { step: &'static str, source: PartError },
-    NotInForce { reason: String },
-    Record(CampaignError),
+    Part {
+        step: &'static str,
+        source: PartError,
+    },
+    NotInForce {
+        reason: String,
+    },
+    /// The campaign ends, whichever environment it is.
+    Ends(CampaignError),
 }
 
 impl StartError {
@@ -86,7 +97,7 @@ impl StartError {
         match self {
             Self::Part { step, source } => format!("cannot {step} it: {}", error_line(&**source)),
             Self::NotInForce { reason } => reason.clone(),
-            Self::Record(error) => error_line(error),
+            Self::Ends(error) => error_line(error),
         }
     }
 }

@@ -102,7 +102,7 @@ impl Campaign<'_, '_> {
                 self.warm_up_one(index);
                 Ok(())
             }
-            Err(StartError::Record(error)) => Err(error),
+            Err(StartError::Ends(error)) => Err(error),
             Err(error) => {
                 self.stop_member(index);
                 self.count_failure(index, Some(&error.text()), FAILURES_MAX)

@@ -78,7 +78,7 @@ impl Campaign<'_, '_> {
             return Ok(Ending::Interrupted);
         }
         self.count_starts();
-        self.warm_up();
+        self.warm_up()?;
         self.choose_window()?;
         self.find_loads()?;
         self.rounds(|campaign, round, slices_in_order| {
@@ -131,7 +131,7 @@ impl Campaign<'_, '_> {
         if let Err(error) = self.start_member(index) {
             // An environment that never started cannot start. One that started before may start
             // again: only its slices of this round are void.
-            if first || matches!(error, StartError::Record(_)) {
+            if first || matches!(error, StartError::Ends(_)) {
                 self.handle_start_error(index, error)?;
                 return Ok(true);
             }
@@ -154,15 +154,19 @@ impl Campaign<'_, '_> {
     /// Runs slices of each workload in each environment without recording them: one, or as many as
     /// the study wants. No recorded round then pays for the first touch of memory, files and
     /// caches, and the baseline, which calibration loads too, is not the only warm environment.
-    fn warm_up(&mut self) {
+    fn warm_up(&mut self) -> Result<(), CampaignError> {
         self.stage(Stage::WarmingUp);
         let members = self.members.iter().filter(|member| !member.out).count();
         let all = u32::try_from(members * self.study.workloads.len()).unwrap_or(u32::MAX);
         let takes = self.study.schedule.warm_up_time(all, SLICE_EXTRA_GUESS);
         self.observer.event(&Event::WarmingUp { takes });
         for _ in 0..self.study.schedule.warm_up_turns() {
-            (0..self.members.len()).for_each(|index| self.warm(index));
+            for index in 0..self.members.len() {
+                self.warm(index);
+                self.check_attached(index)?;
+            }
         }
+        Ok(())
     }
 
     /// Warms up one environment that was started again.
@@ -241,6 +245,7 @@ impl Campaign<'_, '_> {
             rates.sort_by(f64::total_cmp);
             let enough = rates.len() * 2 > CALIBRATION_SLICES as usize;
             if let Some(reason) = failure.filter(|_| !enough) {
+                self.refuse_attached(baseline, &reason)?;
                 let workload = workload.name.clone();
                 return Err(CampaignError::Calibration { workload, reason });
             }

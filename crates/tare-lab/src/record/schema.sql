@@ -81,8 +81,8 @@ CREATE TABLE slices (
     client_cpu_ns     INTEGER NOT NULL,
     throttled_ns      INTEGER,
     void              TEXT,              -- why the slice is void; NULL if valid
-    start             INTEGER NOT NULL DEFAULT 0, -- start of the environment, from 0; since version 8
-    account_ns        INTEGER            -- time between the readings of the accounts; since version 8
+    start             INTEGER NOT NULL DEFAULT 0, -- start of the environment, from 0; since version 9
+    account_ns        INTEGER            -- time between the readings of the accounts; since version 9
 );
 CREATE INDEX slices_by_block ON slices (block);
 CREATE TABLE layer_cpu (                 -- CPU time that a layer adds outside the system

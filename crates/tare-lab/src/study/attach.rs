@@ -1,10 +1,10 @@
 //! Reads `attach` of `[[environment]]`: a system that runs already.
 
 use std::net::SocketAddr;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{DataStart, ScheduleKind, ScheduleSpec, StudyError, SystemSpec};
-use crate::attach::{Attach, AttachTarget};
+use crate::attach::{self, Attach, AttachTarget, BadTarget, PID_MAX};
 use crate::environment::EnvironmentSpec;
 use crate::layer::Network;
 use tare_toml::{Item, Table};
@@ -18,10 +18,6 @@ const TARGETS: &[&str] = &["unit", "container", "pid", "cgroup", POD];
 const POD: &str = "pod";
 /// The keys that only a pod has.
 const OF_POD: &[&str] = &["port"];
-/// The engines of `container = "ENGINE:NAME"`.
-const ENGINES: &[&str] = &["docker", "podman"];
-/// The highest process id of a 64-bit kernel (PID_MAX_LIMIT).
-const PID_MAX: u64 = 1 << 22;
 
 /// Reads `attach = { unit = "redis.service", address = "127.0.0.1:6379" }`. `keys` are those of an
 /// environment.
@@ -74,56 +70,34 @@ fn read_address(written: &Table<'_>, is_pod: bool) -> Result<SocketAddr, StudyEr
 
 /// Reads `pod = "NAMESPACE/NAME"` and the name of the container beside it.
 fn read_pod(pod: &Item<'_>, container: Option<&Item<'_>>) -> Result<AttachTarget, StudyError> {
-    let parts = pod.text()?.split_once('/');
-    let parts = parts.filter(|(namespace, name)| is_object(namespace) && is_object(name));
-    let (namespace, name) =
-        parts.ok_or_else(|| pod.bad_value("write NAMESPACE/NAME, such as shop/redis-0"))?;
-    let container = container.map(|item| match item.text()? {
-        name if is_object(name) => Ok(name.to_string()),
-        _ => Err(item.bad_value("beside pod this is the name of one of its containers")),
-    });
-    let container = container.transpose()?;
-    Ok(AttachTarget::Pod { namespace: namespace.into(), name: name.into(), container })
-}
-
-/// Returns whether a text can be the name of an object of Kubernetes.
-fn is_object(name: &str) -> bool {
-    let is_of_name =
-        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    !name.is_empty() && name.chars().all(is_of_name)
+    let text = pod.text()?;
+    let whole = checked(pod, AttachTarget::pod(text, None))?;
+    match container {
+        Some(item) => checked(item, AttachTarget::pod(text, Some(item.text()?))),
+        None => Ok(whole),
+    }
 }
 
 fn read_target(item: &Item<'_>) -> Result<AttachTarget, StudyError> {
     match item.key() {
         "pid" => {
-            let pid = item.whole(1..=PID_MAX)?;
-            Ok(AttachTarget::Pid(u32::try_from(pid).unwrap_or(u32::MAX)))
+            let pid = item.whole(1..=u64::from(PID_MAX))?;
+            Ok(AttachTarget::Pid(u32::try_from(pid).unwrap_or(PID_MAX)))
         }
-        "cgroup" => Ok(AttachTarget::Cgroup(absolute(item)?)),
-        "unit" => match item.text()? {
-            unit if unit.contains('.') && !unit.contains('/') => {
-                Ok(AttachTarget::Unit(unit.into()))
-            }
-            _ => Err(item.bad_value("write the whole name of the unit, such as redis.service")),
-        },
-        _ => {
-            let parts = item.text()?.split_once(':');
-            let parts = parts.filter(|(engine, name)| ENGINES.contains(engine) && !name.is_empty());
-            let (engine, name) =
-                parts.ok_or_else(|| item.bad_value("write docker:NAME or podman:NAME"))?;
-            Ok(AttachTarget::Container { engine: engine.into(), name: name.into() })
-        }
+        "cgroup" => checked(item, AttachTarget::cgroup(item.text()?)),
+        "unit" => checked(item, AttachTarget::unit(item.text()?)),
+        _ => checked(item, AttachTarget::container(item.text()?)),
     }
 }
 
 /// Reads an absolute path without `..`.
 fn absolute(item: &Item<'_>) -> Result<PathBuf, StudyError> {
-    let path = Path::new(item.text()?);
-    let up = path.components().any(|part| part == Component::ParentDir);
-    match path.is_absolute() && !up {
-        true => Ok(path.into()),
-        false => Err(item.bad_value("write an absolute path without ..")),
-    }
+    checked(item, attach::absolute(item.text()?))
+}
+
+/// Adds the place in the study to an error.
+fn checked<T>(item: &Item<'_>, read: Result<T, BadTarget>) -> Result<T, StudyError> {
+    read.map_err(|BadTarget(why)| item.bad_value(why))
 }
 
 /// The parts of a study that an attached environment restricts.

@@ -18,9 +18,13 @@ use crate::findings;
 use crate::layout::{Paint, Style, grid, paragraph};
 use crate::run_conditions;
 
+mod attached;
 mod csv;
 pub(crate) mod waterfall;
 
+pub use self::attached::{
+    AttachedCost, AttachedCosts, AttachedLayer, UsedRecord, attached_json, attached_text,
+};
 pub use self::csv::csv;
 
 /// Version of the schema of [`json()`]. New fields do not raise it.

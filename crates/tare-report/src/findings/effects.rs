@@ -35,10 +35,10 @@ pub(crate) struct Effect {
     /// Server CPU as paired ratios; a share has no interval.
     pub(crate) percent: Option<Interval>,
     pub(crate) throughput: Option<Interval>,
-    /// Whether the loss or gain in CPU, and in throughput, may be claimed.
+    /// Whether the loss or gain in CPU, in µs and as a ratio, and in throughput, may be claimed.
     pub(crate) cpu_claimed: bool,
     pub(crate) throughput_claimed: bool,
-    /// Whether the interval excludes 0.
+    /// Whether the intervals in µs and of the ratio exclude 0.
     pub(crate) found: bool,
     pub(crate) source: Source,
 }
@@ -165,7 +165,7 @@ fn share(
 }
 
 /// The first two environments, in the order of the study, that differ in this layer alone.
-fn pair(
+pub(super) fn pair(
     record: &Record,
     analysis: &Analysis,
     workload: &str,
@@ -216,6 +216,15 @@ pub(crate) fn of_neighbours(record: &Record, analysis: &Analysis, workload: &str
     .collect()
 }
 
+/// Whether the difference in µs excludes 0 on the side of the ratio. Both come from the same
+/// rounds, and rounds of very different cost can move one interval over 0 and not the other.
+fn agree(us: Option<&Interval>, percent: &Interval) -> bool {
+    us.is_none_or(|us| match percent.value > 0.0 {
+        true => us.low > 0.0,
+        false => us.high < 0.0,
+    })
+}
+
 /// The effect of the difference between two environments.
 fn between(
     record: &Record,
@@ -240,16 +249,18 @@ fn between(
         .filter_map(|pair| Some(pair.first().copied()?? - pair.get(1).copied()??))
         .filter(|us| us.is_finite())
         .collect();
+    let us = estimate(&differences).map(Interval::from);
+    let agrees = found.cpu.as_ref().is_some_and(|cost| agree(us.as_ref(), &cost.percent));
     Some(Effect {
         kind,
         workload: workload.to_string(),
         with: with.name.clone(),
         without: without.name.clone(),
         change,
-        us: estimate(&differences).map(Interval::from),
-        cpu_claimed: claim(Metric::ServerCpu, &found.cpu),
+        us,
+        cpu_claimed: agrees && claim(Metric::ServerCpu, &found.cpu),
         throughput_claimed: claim(Metric::Throughput, &found.throughput),
-        found: found.cpu.as_ref().is_some_and(|cost| cost.found),
+        found: agrees && found.cpu.as_ref().is_some_and(|cost| cost.found),
         percent: found.cpu.map(|cost| cost.percent),
         throughput: found.throughput.map(|cost| cost.percent),
         source: Source::Pair,

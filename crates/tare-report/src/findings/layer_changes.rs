@@ -236,6 +236,16 @@ pub(crate) static NEIGHBOURS: LayerChange = LayerChange {
     counters: &[],
 };
 
+/// The change from a tuned host to one as it is found.
+pub(super) static HOST_AS_IS: LayerChange = LayerChange {
+    rule: "host_as_is",
+    layer: Layer::Host,
+    name: "host settings as found",
+    matches: |ends| ends.from == "tuned" && ends.to == "as-is",
+    subsystems: &[],
+    counters: &[],
+};
+
 fn is_machine(runtime: &str) -> bool {
     runtime.split(':').next() == Some("vm")
 }

@@ -14,6 +14,7 @@ mod claim_filter;
 pub(crate) mod effects;
 pub(crate) mod facts;
 mod layer_changes;
+mod layer_costs;
 mod reference;
 mod rules;
 mod show;
@@ -28,6 +29,7 @@ use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 
 use facts::Facts;
+pub use layer_costs::{LayerCost, layer_costs, separates};
 pub(crate) use show::{details, markdown, sentence, terminal};
 
 /// Kinds of statements, in the order in which reports list them.

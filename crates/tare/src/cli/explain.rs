@@ -4,14 +4,44 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use tare_lab::attach::AttachTarget;
 
 use super::{AllowWrites, DestroyData, RunInside, RunOn, ShowProgress, duration};
+
+/// The study that is explained by default.
+const QUICK: &str = "quick";
+/// The options of a run, and of the explanation of a record.
+const OF_A_RUN: [&str; 16] = [
+    "from",
+    "to",
+    "output",
+    "environments",
+    "quick",
+    "rounds",
+    "budget",
+    "seed",
+    "dry_run",
+    "destroy_data_on",
+    "yes",
+    "inside",
+    "progress",
+    "serve",
+    "on",
+    "csv",
+];
 
 #[derive(Debug, Args)]
 pub struct Explain {
     /// A study (file or name) to weigh layer by layer, or a record with the environments needed
-    #[arg(value_name = "STUDY|FILE.tare", default_value = "quick")]
-    pub what: String,
+    /// [default: quick]; with --attach a record of this host, or a directory of records [default:
+    /// the current one]
+    #[arg(value_name = "STUDY|FILE.tare")]
+    pub what: Option<String>,
+    /// Say what the layers found around a running system cost in records of this host, and measure
+    /// nothing: docker:NAME, podman:NAME, unit:NAME.service, pid:N, cgroup:/PATH or
+    /// pod:NAMESPACE/NAME
+    #[arg(long, value_name = "SYSTEM", conflicts_with_all = OF_A_RUN)]
+    pub attach: Option<AttachTarget>,
     /// Environment to compare with [default: the study's baseline]
     #[arg(long, value_name = "NAME")]
     pub from: Option<String>,
@@ -55,4 +85,11 @@ pub struct Explain {
     /// Print the shares as CSV, one line per layer
     #[arg(long)]
     pub csv: bool,
+}
+
+impl Explain {
+    /// Returns the study or the record.
+    pub fn what(&self) -> &str {
+        self.what.as_deref().unwrap_or(QUICK)
+    }
 }

@@ -69,7 +69,7 @@ fn page_of(record: &str) -> String {
 }
 
 /// Returns the files to read, each once.
-fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {

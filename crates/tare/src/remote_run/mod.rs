@@ -90,7 +90,7 @@ pub(crate) fn run(
 fn account_use(command: &Command) -> Option<AccountUse> {
     let read = match command {
         Command::Weigh(options) => crate::campaign::study::read(&options.study, options.quick),
-        Command::Explain(options) => crate::campaign::study::read(&options.what, false),
+        Command::Explain(options) => crate::campaign::study::read(options.what(), false),
         Command::Tune(tune) => match &tune.command {
             TuneCommand::Prove(options) => crate::campaign::study::read(&options.study, false),
             _ => return None,

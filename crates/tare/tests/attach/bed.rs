@@ -49,6 +49,18 @@ impl Bed {
         redis
     }
 
+    /// Starts a Redis as the child of a process that outlives it.
+    pub(crate) fn redis_with_parent(&self) -> Redis {
+        let port = free_port();
+        let script =
+            format!("redis-server --bind 127.0.0.1 --save '' --port {port} & exec sleep 600");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir("/").stdout(Stdio::null());
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        wait_for(port);
+        Redis { child, port, size: answer(port, "DBSIZE") }
+    }
+
     /// Starts the database as a server of the user.
     pub(crate) fn database(&self) -> Database {
         let data = self.path().join("data");
@@ -127,11 +139,16 @@ impl Bed {
 
 /// Waits until the first round of a study in the background, and returns what it prints.
 pub(crate) fn wait_for_round(study: &mut Child) -> BufReader<ChildStderr> {
+    wait_for_line(study, "round")
+}
+
+/// Waits until a study in the background prints a line with this start, and returns what follows.
+pub(crate) fn wait_for_line(study: &mut Child, start: &str) -> BufReader<ChildStderr> {
     let mut said = BufReader::new(study.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.starts_with("round") {
+    while !line.starts_with(start) {
         line.clear();
-        assert_ne!(said.read_line(&mut line).unwrap(), 0, "the study ended before its first round");
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "the study ended before {start:?}");
     }
     said
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tare_host::account::Account;
 use tare_host::process::{self, ProcessHandle};
 use tare_lab::PartError;
-use tare_lab::attach::Attach;
+use tare_lab::attach::{Attach, AttachTarget};
 use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
 };
@@ -29,12 +29,14 @@ use super::contract::{Argument, Runtime};
 use crate::layer::Layers;
 use crate::run_context::RunContext;
 
+mod around;
 mod place;
 mod pod;
 mod read_back;
 mod socket;
 mod target;
 
+pub use around::{Around, AroundKind, FoundSystem, around};
 pub use pod::place_pods;
 
 pub const RUNTIME: Runtime = Runtime {
@@ -167,7 +169,11 @@ impl Environment for Attached {
         let (target, pid) = (&self.attach.target, running.target.pid);
         let of_pod = running.target.pod.as_ref().and_then(AttachedPod::end);
         let end = of_pod.unwrap_or_else(|| format!("its process {pid} has ended"));
-        Some(format!("{target}: {end} while it was measured; the study ends here"))
+        let advice = match target {
+            AttachTarget::Pid(_) => "start it, and write its new pid into the study",
+            _ => "once it runs again, tare weigh --resume goes on with it",
+        };
+        Some(format!("{target}: {end} while it was measured; {advice}"))
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {

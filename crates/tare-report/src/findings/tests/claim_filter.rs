@@ -2,6 +2,7 @@
 
 use tare_lab::doubt::Doubt;
 
+use super::super::facts::Facts;
 use super::cases::{RATE, STRANGERS, bridged, quiet, slow, stalling, stalls};
 use super::said;
 use super::world::{World, ns};
@@ -89,4 +90,26 @@ fn drops_claims_without_control_interval() {
     let mut world = bridged(2.0);
     world.record.slices.retain(|one| one.environment != "native again" || one.round == 0);
     assert!(!speaks(&world, "bridge"));
+}
+
+#[test]
+fn drops_claim_whose_difference_in_us_may_be_zero() {
+    // Two of three rounds take 20 times as long, and in half of these the box wins.
+    let level = |round: u32| if round.is_multiple_of(3) { 10.0 } else { 200.0 };
+    let ratio = |round: u32| [1.14, 1.12, 0.94][(round % 3) as usize];
+    let mut world = bridged(1.0);
+    for name in ["native", "native again", "box"] {
+        let factor = |round| if name == "box" { ratio(round) } else { 1.0 };
+        world = world.slices(name, |round, slice| {
+            slice.system_cpu_ns = ns(level(round) * factor(round));
+            slice.window_ns = slice.system_cpu_ns;
+        });
+    }
+    let analysis = tare_lab::analysis::analyse(&world.record);
+    let facts = Facts::new(&world.record, &analysis, &[], None);
+    let bridge = facts.effects.iter().find(|effect| effect.kind.rule == "bridge").unwrap();
+    let (us, percent) = (bridge.us.unwrap(), bridge.percent.unwrap());
+    assert!(percent.low > 0.0 && us.low < 0.0, "{us:?} {percent:?}");
+    assert!(!bridge.cpu_claimed && !bridge.found, "{bridge:?}");
+    assert!(speaks(&bridged(3.0), "bridge"));
 }

@@ -1,5 +1,6 @@
 //! `tare explain`: attributes a cost to layers, by adding them one at a time in every order.
 
+mod attach;
 mod derive;
 
 use std::fs;
@@ -24,7 +25,10 @@ use crate::terminal::style;
 use crate::{cleanup, inside, live, serve, signals, studies};
 
 pub(crate) fn run(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    match report::is_record(Path::new(&arguments.what)) {
+    if let Some(target) = &arguments.attach {
+        return attach::run(target, arguments, out);
+    }
+    match report::is_record(Path::new(arguments.what())) {
         true => from_record(arguments, out),
         false => from_study(arguments, state, out),
     }
@@ -32,7 +36,7 @@ pub(crate) fn run(arguments: &Explain, state: &Path, out: &mut dyn Write) -> any
 
 /// Explains the costs in a record, without measuring.
 fn from_record(arguments: &Explain, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let path = Path::new(&arguments.what);
+    let path = Path::new(arguments.what());
     if arguments.dry_run {
         let file = path.display();
         return Err(anyhow!(
@@ -75,7 +79,7 @@ fn plan_over(record: &Record, arguments: &Explain) -> anyhow::Result<Plan> {
 /// Weighs the environments between the two compared ones, and explains the cost.
 fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(live::restore)?;
-    let (mut study, original) = study::read(&arguments.what, arguments.quick)?;
+    let (mut study, original) = study::read(arguments.what(), arguments.quick)?;
     attached::refuse(&study, "tare explain")?;
     cold::choose_rows(&mut study, &tare_tune::plan::Options::default(), state)?;
     let seed = study::seed(arguments.seed, &study);
