@@ -227,6 +227,12 @@ impl PartialScan {
         let scan = Scan { table, position, to_token: i64::MAX, now_s, steps };
         Self { partitions: BTreeMap::new(), scan, pins: Pins::default() }
     }
+
+    /// Goes on after a block could not be read. From the start, a long scan would not end on a disk
+    /// that fails some reads.
+    pub(crate) fn try_again(&mut self) {
+        self.pins.clear();
+    }
 }
 
 fn progress(end: Result<End, ReadError>) -> Progress {

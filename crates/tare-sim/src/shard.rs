@@ -223,7 +223,7 @@ impl Shard {
                     Progress::Missing => self.wait(clock, trace)?,
                     failed => {
                         self.excuse(&failed, clock, trace)?;
-                        scanning = PartialScan::new(table, wall_s, SCAN_STEPS);
+                        scanning.try_again();
                     }
                 }
                 turns += 1;
