@@ -358,7 +358,9 @@ impl Shard {
             } else {
                 worked = true;
                 conn.stalled = false;
-                self.engine.resume(id);
+                if !self.stopping.has_begun() {
+                    self.engine.resume(id);
+                }
                 self.process(&mut conn);
             }
             self.connections.put(conn);

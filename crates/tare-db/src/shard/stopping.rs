@@ -24,6 +24,13 @@ pub(crate) struct Stopping {
     reported: bool,
 }
 
+impl Stopping {
+    /// Whether no more requests are received.
+    pub(super) fn has_begun(&self) -> bool {
+        self.since_ns.is_some()
+    }
+}
+
 impl Shard {
     /// Whether a stopping shard, and all its siblings, have answered everything.
     pub(super) fn is_drained(&mut self, now_ns: u64) -> bool {
@@ -40,6 +47,7 @@ impl Shard {
         let engine = &mut self.engine;
         let mut conns = self.connections.iter();
         let settled = self.connections.unanswered == 0
+            && self.connections.stalled() == 0
             && self.siblings.waiting() == 0
             && self.reads.runnable() == 0
             && self.backlog.is_empty()
