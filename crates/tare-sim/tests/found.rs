@@ -1,6 +1,6 @@
 //! Seeds that once showed a violation, each with its cause.
 
-use tare_sim::{Options, run};
+use tare_sim::{Options, run, run_node};
 
 /// Seed, number of steps, and what it showed.
 const FOUND: [(u64, u64, &str); 3] = [
@@ -8,12 +8,23 @@ const FOUND: [(u64, u64, &str); 3] = [
     (48, 400, "a table whose compaction was not in the manifest yet was compacted again"),
     (196, 400, "of a segment whose only head was damaged, another was blamed"),
 ];
+/// Seeds of whole servers.
+const FOUND_SERVERS: [(u64, &str); 1] =
+    [(2337, "requests that waited for room got no answer from a server that stopped")];
 
 #[test]
 fn found_seeds_stay_fixed() {
     for (seed, steps, what) in FOUND {
         let options = Options { steps, ..Options::default() };
         let failure = run(seed, &options).err();
+        assert!(failure.is_none(), "{what}: {}", failure.map_or(String::new(), |f| f.to_string()));
+    }
+}
+
+#[test]
+fn found_seeds_of_servers_stay_fixed() {
+    for (seed, what) in FOUND_SERVERS {
+        let failure = run_node(seed, &Options::for_server()).err();
         assert!(failure.is_none(), "{what}: {}", failure.map_or(String::new(), |f| f.to_string()));
     }
 }
