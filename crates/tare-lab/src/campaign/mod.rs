@@ -71,6 +71,8 @@ pub const EMPTY_SLICES_MAX: u32 = 10;
 pub const READ_BACK_ROUNDS: u32 = 10;
 /// Expected teardown time of one environment before the first teardown.
 pub const TEARDOWN_GUESS: Duration = Duration::from_millis(300);
+/// How long a process may take to end after it closed its sockets.
+const ENDING_MAX: Duration = Duration::from_secs(2);
 
 /// Runs a study, or the rest of it after a resume, into its record.
 ///
@@ -231,11 +233,16 @@ impl<'c, 'p> Campaign<'c, 'p> {
         (0..self.members.len()).try_for_each(|index| self.check_attached(index))
     }
 
-    /// Returns an error if the environment is attached: its system runs, and does not serve the
-    /// load any more.
+    /// Returns an error if the environment is attached: its system has ended, or runs and does not
+    /// serve the load any more. A process that ends closes its sockets before it has ended.
     fn refuse_attached(&self, index: usize, failure: &str) -> Result<(), CampaignError> {
         let member = &self.members[index];
         let Some(attach) = &member.record.spec.attach else { return Ok(()) };
+        let until = self.parts.clock.now() + ENDING_MAX;
+        while self.parts.clock.now() < until {
+            self.check_attached(index)?;
+            self.parts.clock.wait(ENDING_MAX / 10);
+        }
         let (target, address) = (attach.target.to_string(), attach.address);
         let (environment, failure) = (member.name().to_string(), failure.to_string());
         Err(CampaignError::AttachedFails { environment, target, address, failure })
