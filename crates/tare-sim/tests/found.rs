@@ -1,6 +1,6 @@
 //! Seeds that once showed a violation, each with its cause.
 
-use tare_sim::{Options, run, run_node};
+use tare_sim::{Failure, Options, run, run_node};
 
 /// Seed, number of steps, and what it showed.
 const FOUND: [(u64, u64, &str); 3] = [
@@ -16,15 +16,17 @@ const FOUND_SERVERS: [(u64, &str); 1] =
 fn found_seeds_stay_fixed() {
     for (seed, steps, what) in FOUND {
         let options = Options { steps, ..Options::default() };
-        let failure = run(seed, &options).err();
-        assert!(failure.is_none(), "{what}: {}", failure.map_or(String::new(), |f| f.to_string()));
+        check(what, run(seed, &options).err());
     }
 }
 
 #[test]
 fn found_seeds_of_servers_stay_fixed() {
     for (seed, what) in FOUND_SERVERS {
-        let failure = run_node(seed, &Options::for_server()).err();
-        assert!(failure.is_none(), "{what}: {}", failure.map_or(String::new(), |f| f.to_string()));
+        check(what, run_node(seed, &Options::for_server()).err());
     }
+}
+
+fn check(what: &str, failure: Option<Box<Failure>>) {
+    assert!(failure.is_none(), "{what}: {}", failure.map_or(String::new(), |f| f.to_string()));
 }

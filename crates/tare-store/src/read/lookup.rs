@@ -114,13 +114,8 @@ impl LookupMemo {
     ) -> Result<Lookup, ReadError> {
         let file = table.file();
         let mut stored = match self.recall(file) {
-            Some(TableVerdict::Denied) => {
-                return Ok(self.absent(file, TableVerdict::Denied, lookups));
-            }
-            Some(TableVerdict::FalsePositive) => {
-                return Ok(self.absent(file, TableVerdict::FalsePositive, lookups));
-            }
             Some(TableVerdict::Likely(stored)) => *stored,
+            Some(verdict) => return Ok(self.absent(file, verdict, lookups)),
             None => match table.may_contain(token, blocks)? {
                 None => return Ok(Lookup::Missing),
                 Some(false) => return Ok(self.absent(file, TableVerdict::Denied, lookups)),

@@ -96,14 +96,10 @@ impl Table {
         token: i64,
         source: &mut impl BlockSource,
     ) -> Result<Option<bool>, TableError> {
-        if token < self.footer.token_min || token > self.footer.token_max {
-            return Ok(Some(false));
-        }
-        let Some(filter) = self.top.filter_of(token) else {
-            // This table was written without a filter.
-            return Ok(Some(self.top.filters() == 0));
+        let Some(at) = self.filter_for(token) else {
+            // A table that was written without a filter may have any token between its bounds.
+            return Ok(Some(self.top.filters() == 0 && self.spans(token)));
         };
-        let at = self.filter_at(filter);
         let found = self.get(at, Kind::Filter, source)?;
         Ok(found.map(|block| filter::may_contain(block.contents(), token)))
     }
@@ -112,9 +108,14 @@ impl Table {
     /// tokens are all below it or above it.
     #[inline]
     pub(crate) fn filter_for(&self, token: i64) -> Option<BlockAt> {
-        let range = self.footer.token_min..=self.footer.token_max;
-        let filter = self.top.filter_of(token).filter(|_| range.contains(&token))?;
+        let filter = self.spans(token).then(|| self.top.filter_of(token)).flatten()?;
         Some(self.filter_at(filter))
+    }
+
+    /// Whether a token is between the least and the greatest one of the table.
+    #[inline]
+    fn spans(&self, token: i64) -> bool {
+        self.footer.token_min <= token && token <= self.footer.token_max
     }
 
     pub(super) fn filter_at(&self, filter: usize) -> BlockAt {
