@@ -314,14 +314,23 @@ impl Campaign<'_, '_> {
         let failures = member.failures;
         let printed = member.running.as_ref().map(|running| running.environment.log_tail());
         let reason = with_output(reason, &printed.unwrap_or_default());
+        if self.is_attached_like_baseline(index) {
+            self.refuse_attached(self.baseline, &reason)?;
+        }
         if index == self.baseline {
-            self.refuse_attached(index, &reason)?;
             let environment = self.members[index].name().to_string();
             return Err(CampaignError::BaselineFailed { environment, failures, reason });
         }
         let times =
             if failures == 1 { "once".into() } else { format!("{failures} times in a row") };
         self.leave_out(index, &format!("it failed {times}, the last time: {reason}"))
+    }
+
+    /// Returns whether the environment and the baseline are attached to one system, as the baseline
+    /// itself and its twin of the A/A check are: what fails in one has failed in both.
+    fn is_attached_like_baseline(&self, index: usize) -> bool {
+        let attach = |index: usize| self.members[index].record.spec.attach.as_ref();
+        attach(index).is_some() && attach(index) == attach(self.baseline)
     }
 
     /// Ends an environment, if it runs. A failed teardown becomes a leftover.
