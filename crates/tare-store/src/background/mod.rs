@@ -338,8 +338,8 @@ impl Background {
         self.begin_compaction(view)
     }
 
-    /// Whether the flush waits, because a table has too many files and is being compacted. On a full
-    /// disk it does not: it needs less room than the compaction.
+    /// Whether the flush waits, because a table has too many files and is being compacted. On a
+    /// full disk it does not: it needs less room than the compaction.
     fn flush_waits(&self, view: &StoreView<'_>) -> bool {
         self.flush.is_some()
             && self.full.is_none()
