@@ -117,6 +117,9 @@ pub(crate) fn measure_on_host(
     let (access, certificate) = connection::access(study)?;
     let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
     let factory = open_factory(config, state, &plan, reach, tuning)?;
+    if loaders.as_ref().is_some_and(ConnectedLoaders::reach_pods) {
+        factory.loaders_reach_pods();
+    }
     let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
     // Other hosts and attached systems are reached from this host's network, not over a link to it.
     let is_linked = cluster.is_none() && study.attached().next().is_none();
