@@ -1,5 +1,5 @@
-//! The address of a host, as studies and options name it: `local`, a destination of ssh, a node of a
-//! Kubernetes cluster, or a pod on such a node.
+//! The address of a host, as studies and options name it: `local`, a destination of ssh, a node of
+//! a Kubernetes cluster, or a pod on such a node.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,8 +28,8 @@ pub enum RemoteAddress {
     Pod(NodeAddress),
 }
 
-/// A node of a Kubernetes cluster: `NODE`, or `CONTEXT/NODE` in another context of the user's access
-/// than the current one.
+/// A node of a Kubernetes cluster: `NODE`, or `CONTEXT/NODE` in another context of the user's
+/// access than the current one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeAddress {
     context: Option<String>,

@@ -128,8 +128,8 @@ impl ConnectedLoaders {
         self.reach
     }
 
-    /// Returns whether all loaders elsewhere are in the cluster that this host is a node of, so that
-    /// they reach its pods.
+    /// Returns whether all loaders elsewhere are in the cluster that this host is a node of, so
+    /// that they reach its pods.
     pub(super) fn reach_pods(&self) -> bool {
         let mut remote = self.loaders.iter().filter_map(|(_, remote)| remote.as_ref());
         remote.all(|remote| remote.view.address_here.is_some())

@@ -1,5 +1,6 @@
-//! The way to a node of a Kubernetes cluster, or into a pod on it: a namespace of this command with a
-//! pod in it, and an account for commands that make or read pods themselves, all journalled first.
+//! The way to a node of a Kubernetes cluster, or into a pod on it: a namespace of this command with
+//! a pod in it, and an account for commands that make or read pods themselves, all journalled
+//! first.
 
 use std::io::Write;
 use std::net::IpAddr;
