@@ -1,20 +1,27 @@
-# A private Kubernetes cluster of one node for tests. Sourced by ./test; `scripts/kubernetes` runs it by
-# hand.
+# A private Kubernetes cluster for tests, of one node or of two. Sourced by ./test; `scripts/kubernetes`
+# runs it by hand.
 #
 # etcd, containerd, runc and the plug-ins of CNI are the distribution's. The programs of Kubernetes are
-# built from their Go module once and kept below /var/cache/tare/kubernetes; nothing is installed. All
-# processes run in a network namespace and a mount namespace of their own, with their state in one
-# directory. The cgroup /kubepods is on the host, because the tests read pods there.
+# built from their Go module once and kept below /var/cache/tare/kubernetes; nothing is installed. Each
+# node has a network namespace and a mount namespace of its own, with the state of all in one directory.
+# The cgroup /kubepods is on the host, because the tests read pods there.
+#
+# The second node is for loaders: a kubelet, containerd and kube-proxy, with its pods in a cgroup of its
+# own. A veth pair links the nodes, and each routes the pods of the other through it. Both have the CPUs
+# and the kernel of this machine.
 
 kubernetes_version=v1.34.1
 kubernetes_sum=h1:F3p8dtpv+i8zQoebZeK5zBqM1g9x1aIdnA5vthvcuUk=
 kubernetes_cache=/var/cache/tare/kubernetes
 kubernetes_programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
 kubernetes_node=tare-node # the node's name
+kubernetes_second=tare-second # that of the node for loaders
+kubernetes_nodes=1        # 2 starts it
 kubernetes_dir=""         # /tmp/tare-kubernetes-PID.XXXXXX with the script's PID
-kubernetes_netns=""       # the node's network namespace: /proc/PID/ns/net
+kubernetes_netns=""       # the first node's network namespace: /proc/PID/ns/net
 kubernetes_pids=""
-kubernetes_holder=""
+kubernetes_holder=""        # the processes that hold the namespaces of the nodes
+kubernetes_second_holder=""
 kubernetes_command=""
 kubernetes_build_pid=""
 
@@ -122,7 +129,25 @@ $missing"
     done
 }
 
-# Starts the process that holds the node's namespaces, and waits until they are there.
+# kubernetes_of NUMBER: sets what belongs to a node: its name, the process that holds its namespaces, its
+# directory, its address, the network of its pods, the cgroup above those, and the end of its logs' names.
+kubernetes_of() {
+    case $1 in
+    1)
+        node=$kubernetes_node node_holder=$kubernetes_holder node_dir=$kubernetes_dir
+        node_cgroup=/ node_log=""
+        ;;
+    2)
+        node=$kubernetes_second node_holder=$kubernetes_second_holder node_dir=$kubernetes_dir/second
+        node_cgroup=/kubepods-tare-second node_log=-second
+        ;;
+    esac
+    node_address=192.0.2.$1
+    node_pods=10.244.$(($1 - 1)).0/24
+}
+
+# kubernetes_hold NUMBER: starts the process that holds the namespaces of a node, and waits until they are
+# there.
 kubernetes_hold() {
     hidden="/run/containerd /run/netns /var/lib/cni /var/log/pods /var/log/containers /var/lib/kubelet"
     # shellcheck disable=SC2086 # a list, split on purpose
@@ -131,20 +156,61 @@ kubernetes_hold() {
     setsid setpriv --pdeathsig KILL unshare --net --mount --propagation slave sh -ec '
         for own in $2; do mount --no-mtab -t tmpfs tare-kubernetes "$own"; done
         ip link set lo up
-        # The node has an address that pods and kubelet use, and a default route, which kubelet wants.
-        ip link add tare-node0 type veth peer name tare-node1
-        ip address add 192.0.2.1/24 dev tare-node0
-        ip link set tare-node0 up
-        ip link set tare-node1 up
-        ip route add default via 192.0.2.254 dev tare-node0
+        # The end of the second node is linked to the first one later.
+        if [ "$3" = 1 ]; then
+            ip link add tare-node0 type veth peer name tare-node1
+            ip link set tare-node1 up
+        fi
         echo 1 >/proc/sys/net/ipv4/ip_forward
-        readlink /proc/self/ns/net >"$1/netns.part"
-        mv "$1/netns.part" "$1/netns"
+        readlink /proc/self/ns/net >"$1/netns-$3.part"
+        mv "$1/netns-$3.part" "$1/netns-$3"
         exec sleep infinity
-    ' sh "$kubernetes_dir" "$hidden" >"$kubernetes_dir/holder.log" 2>&1 &
-    kubernetes_holder=$!
-    kubernetes_wait holder "$kubernetes_holder" 100 test -e "$kubernetes_dir/netns" || return 1
-    kubernetes_netns=/proc/$kubernetes_holder/ns/net
+    ' sh "$kubernetes_dir" "$hidden" "$1" >"$kubernetes_dir/holder-$1.log" 2>&1 &
+    holder=$!
+    case $1 in
+    1) kubernetes_holder=$holder kubernetes_netns=/proc/$holder/ns/net ;;
+    2) kubernetes_second_holder=$holder ;;
+    esac
+    kubernetes_wait "holder-$1" "$holder" 100 test -e "$kubernetes_dir/netns-$1"
+}
+
+# kubernetes_ip NUMBER ARGUMENTS: runs ip in a node's network namespace.
+kubernetes_ip() {
+    kubernetes_of "$1"
+    shift
+    nsenter --net="/proc/$node_holder/ns/net" ip "$@"
+}
+
+# kubernetes_address NUMBER: gives a node the address that pods and kubelet use, and a default route, which
+# kubelet wants.
+kubernetes_address() {
+    kubernetes_of "$1"
+    kubernetes_ip "$1" address add "$node_address/24" dev tare-node0 &&
+        kubernetes_ip "$1" link set tare-node0 up &&
+        kubernetes_ip "$1" route add default via 192.0.2.254 dev tare-node0
+}
+
+# Links the second node to the first one, and routes the pods of each to the other.
+kubernetes_link() {
+    kubernetes_ip 1 link set tare-node1 netns "$kubernetes_second_holder" name tare-node0 &&
+        kubernetes_address 2 &&
+        kubernetes_ip 1 route add 10.244.1.0/24 via 192.0.2.2 &&
+        kubernetes_ip 2 route add 10.244.0.0/24 via 192.0.2.1
+}
+
+# kubernetes_cgroup PATH: makes the cgroup in which a kubelet makes that of its pods, in every hierarchy.
+# Version 1 has one for each controller, and a new one of cpuset has neither CPUs nor memory nodes.
+kubernetes_cgroup() {
+    if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+        mkdir "/sys/fs/cgroup$1" && echo "+cpu +cpuset +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
+        return
+    fi
+    for hierarchy in /sys/fs/cgroup/*; do
+        if [ -L "$hierarchy" ] || [ ! -e "$hierarchy/cgroup.procs" ]; then continue; fi
+        mkdir "$hierarchy$1" || return 1
+        [ -e "$hierarchy/cpuset.cpus" ] || continue
+        for of in cpus mems; do cat "$hierarchy/cpuset.$of" >"$hierarchy$1/cpuset.$of" || return 1; done
+    done
 }
 
 # kubernetes_wait NAME PID TRIES COMMAND...: waits until the command succeeds, at most TRIES tenths of a
@@ -163,12 +229,12 @@ kubernetes_wait() {
     done
 }
 
-# kubernetes_run NAME COMMAND...: starts a program in the node's namespaces.
+# kubernetes_run NAME COMMAND...: starts a program in the namespaces of the node that kubernetes_of set.
 kubernetes_run() {
     program=$1
     shift
-    setsid setpriv --pdeathsig TERM nsenter --net="$kubernetes_netns" \
-        --mount="/proc/$kubernetes_holder/ns/mnt" "$@" >"$kubernetes_dir/$program.log" 2>&1 &
+    setsid setpriv --pdeathsig TERM nsenter --net="/proc/$node_holder/ns/net" \
+        --mount="/proc/$node_holder/ns/mnt" "$@" >"$kubernetes_dir/$program.log" 2>&1 &
     kubernetes_pid=$!
     kubernetes_pids="$kubernetes_pid $kubernetes_pids"
 }
@@ -182,8 +248,9 @@ kubernetes_get() {
 
 kubernetes_api_ready() { kubernetes_get /readyz | grep -q '^ok'; }
 
+# kubernetes_node_ready NAME
 kubernetes_node_ready() {
-    kubernetes_get "/api/v1/nodes/$kubernetes_node" | tr -d ' \n' |
+    kubernetes_get "/api/v1/nodes/$1" | tr -d ' \n' |
         grep -q '"type":"Ready","status":"True"'
 }
 
@@ -192,11 +259,8 @@ kubernetes_account_ready() {
     kubernetes_get /api/v1/namespaces/default/serviceaccounts/default | grep -q '"uid"'
 }
 
-kubernetes_containerd_answers() {
-    ctr --address "$kubernetes_dir/containerd.sock" version
-}
-
-# kubernetes_access FILE USER TOKEN: writes the access of a user, as kubectl writes it.
+# kubernetes_access FILE USER TOKEN [ADDRESS]: writes the access of a user, as kubectl writes it. ADDRESS is
+# that of the API server, where it is on another node.
 kubernetes_access() {
     cat >"$1" <<ACCESS
 apiVersion: v1
@@ -204,7 +268,7 @@ kind: Config
 clusters:
 - name: tare
   cluster:
-    server: "https://127.0.0.1:6443"
+    server: "https://${4:-127.0.0.1}:6443"
     # The address in the certificate.
     tls-server-name: "192.0.2.1"
     certificate-authority: "$kubernetes_dir/pki/apiserver.crt"
@@ -237,7 +301,7 @@ kubernetes_image() {
 
 kubernetes_configure() {
     dir=$kubernetes_dir
-    mkdir -p "$dir/pki" "$dir/cni" "$dir/kubelet" "$dir/access"
+    mkdir -p "$dir/pki" "$dir/access"
     kubernetes_token=$(kubernetes_secret)
     powerless=$(kubernetes_secret)
     (
@@ -250,6 +314,21 @@ kubernetes_configure() {
     kubernetes_access "$dir/access/admin" admin "$kubernetes_token"
     # A user without rights, for the tests of what is refused.
     kubernetes_access "$dir/access/powerless" powerless "$powerless"
+    # The kubelet and the proxy of the second node.
+    kubernetes_access "$dir/access/second" admin "$kubernetes_token" 192.0.2.1
+    for number in $(seq "$kubernetes_nodes"); do kubernetes_configure_node "$number" || return 1; done
+}
+
+# kubernetes_configure_node NUMBER: configures containerd, CNI and kubelet. With a second node, pods reach
+# its pods with their own address. Only the first one gives pods CPUs of their own.
+kubernetes_configure_node() {
+    kubernetes_of "$1"
+    dir=$node_dir
+    mkdir -p "$dir/cni" "$dir/kubelet" "$dir/pki"
+    manager=${TARE_KUBERNETES_CPU_MANAGER:-static}
+    [ "$1" = 1 ] || manager=none
+    masquerade=true
+    [ "$kubernetes_nodes" = 1 ] || masquerade=false
     cat >"$dir/containerd.toml" <<CONTAINERD
 version = 2
 root = "$dir/containerd/root"
@@ -266,10 +345,10 @@ oom_score = 0
     bin_dir = "/usr/lib/cni"
     conf_dir = "$dir/cni"
 CONTAINERD
-    cat >"$dir/cni/10-tare.conflist" <<'CNI'
+    cat >"$dir/cni/10-tare.conflist" <<CNI
 {"cniVersion": "0.4.0", "name": "tare", "plugins": [
-  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
-   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": $masquerade, "hairpinMode": true,
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": "$node_pods"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 CNI
     cat >"$dir/kubelet.yaml" <<KUBELET
@@ -281,7 +360,8 @@ cgroupDriver: cgroupfs
 failSwapOn: false
 failCgroupV1: false
 containerRuntimeEndpoint: "unix://$dir/containerd.sock"
-cpuManagerPolicy: ${TARE_KUBERNETES_CPU_MANAGER:-static}
+cpuManagerPolicy: $manager
+cgroupRoot: $node_cgroup
 reservedSystemCPUs: "0"
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}
 imageGCHighThresholdPercent: 100
@@ -292,8 +372,31 @@ nodeStatusUpdateFrequency: 2s
 KUBELET
 }
 
-# Starts the cluster and waits until its node takes pods. Exports KUBECONFIG and where the tests find
-# the node.
+# kubernetes_containerd NUMBER: starts containerd on a node, and gives it the image of the pause program.
+kubernetes_containerd() {
+    kubernetes_of "$1"
+    socket=$node_dir/containerd.sock
+    kubernetes_run "containerd$node_log" containerd --config "$node_dir/containerd.toml"
+    kubernetes_wait "containerd$node_log" "$kubernetes_pid" 300 ctr --address "$socket" version || return 1
+    nsenter --net="/proc/$node_holder/ns/net" --mount="/proc/$node_holder/ns/mnt" \
+        ctr --address "$socket" --namespace k8s.io images import "$kubernetes_dir/pause.tar" >/dev/null
+}
+
+# kubernetes_kubelet NUMBER ACCESS: starts kubelet and kube-proxy on a node, and waits until it takes pods.
+kubernetes_kubelet() {
+    kubernetes_of "$1"
+    kubernetes_run "kubelet$node_log" "$bin/kubelet" --config="$node_dir/kubelet.yaml" --kubeconfig="$2" \
+        --hostname-override="$node" --root-dir="$node_dir/kubelet" --cert-dir="$node_dir/pki/kubelet" \
+        --node-ip="$node_address"
+    kubernetes_wait "kubelet$node_log" "$kubernetes_pid" 1200 kubernetes_node_ready "$node" || return 1
+    kubernetes_run "kube-proxy$node_log" "$bin/kube-proxy" --kubeconfig="$2" --proxy-mode=iptables \
+        --hostname-override="$node" --conntrack-max-per-core=0 \
+        --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0 \
+        --bind-address=127.0.0.1 --metrics-bind-address=127.0.0.1:10249
+}
+
+# Starts the cluster and waits until its nodes take pods. Exports KUBECONFIG and where the tests find
+# the first node, and the name of the second one if there is one.
 kubernetes_start() {
     lacks=$(kubernetes_lacks | tr '\n' ' ')
     [ -z "$lacks" ] || fail "a cluster needs what this machine lacks: $lacks"
@@ -302,15 +405,23 @@ kubernetes_start() {
         [ ! -d "$cgroup" ] || fail "this machine has the cgroup $cgroup, so a kubelet runs on it"
     done
     kubernetes_dir=$(mktemp -d "/tmp/tare-kubernetes-$$.XXXXXX")
-    kubernetes_hold || return 1
-    kubernetes_configure
+    kubernetes_hold 1 || return 1
+    kubernetes_address 1 || return 1
+    if [ "$kubernetes_nodes" = 2 ]; then
+        kubernetes_hold 2 || return 1
+        kubernetes_link || return 1
+        kubernetes_of 2
+        kubernetes_cgroup "$node_cgroup" || return 1
+    fi
+    kubernetes_configure || return 1
     dir=$kubernetes_dir bin=$kubernetes_cache/$kubernetes_version
+    cc -static -O2 -o "$dir/pause" "$root/tests/kubernetes/pause.c" || return 1
+    kubernetes_image tare.test/pause:1 "$dir/pause" "$dir/pause.tar"
 
+    kubernetes_of 1
     kubernetes_run etcd etcd --data-dir "$dir/etcd" --unsafe-no-fsync \
         --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
         --listen-peer-urls http://127.0.0.1:2380
-    kubernetes_run containerd containerd --config "$dir/containerd.toml"
-    containerd=$kubernetes_pid
     kubernetes_run kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
         --bind-address=0.0.0.0 --advertise-address=192.0.2.1 --secure-port=6443 --cert-dir="$dir/pki" \
         --token-auth-file="$dir/pki/tokens" --authorization-mode=RBAC \
@@ -319,26 +430,22 @@ kubernetes_start() {
         --service-account-issuer=https://kubernetes.default.svc \
         --service-cluster-ip-range=10.96.0.0/24 --allow-privileged=true \
         --kubelet-preferred-address-types=InternalIP
-    kubernetes_wait kube-apiserver "$kubernetes_pid" 1200 kubernetes_api_ready || return 1
+    server=$kubernetes_pid
+    for number in $(seq "$kubernetes_nodes"); do kubernetes_containerd "$number" || return 1; done
+    kubernetes_wait kube-apiserver "$server" 1200 kubernetes_api_ready || return 1
+    kubernetes_of 1
     kubernetes_run kube-controller-manager "$bin/kube-controller-manager" --kubeconfig="$dir/access/admin" \
         --bind-address=127.0.0.1 --leader-elect=false --cert-dir="$dir/pki/controllers" \
         --service-account-private-key-file="$dir/pki/accounts.key"
     controllers=$kubernetes_pid
     kubernetes_run kube-scheduler "$bin/kube-scheduler" --kubeconfig="$dir/access/admin" \
         --bind-address=127.0.0.1 --leader-elect=false --cert-dir="$dir/pki/scheduler"
-    cc -static -O2 -o "$dir/pause" "$root/tests/kubernetes/pause.c" || return 1
-    kubernetes_image tare.test/pause:1 "$dir/pause" "$dir/pause.tar"
-    kubernetes_wait containerd "$containerd" 300 kubernetes_containerd_answers || return 1
-    nsenter --net="$kubernetes_netns" --mount="/proc/$kubernetes_holder/ns/mnt" \
-        ctr --address "$dir/containerd.sock" --namespace k8s.io images import "$dir/pause.tar" >/dev/null || return 1
-    kubernetes_run kubelet "$bin/kubelet" --config="$dir/kubelet.yaml" --kubeconfig="$dir/access/admin" \
-        --hostname-override="$kubernetes_node" --root-dir="$dir/kubelet" --cert-dir="$dir/pki/kubelet" \
-        --node-ip=192.0.2.1
-    kubernetes_wait kubelet "$kubernetes_pid" 1200 kubernetes_node_ready || return 1
-    kubernetes_run kube-proxy "$bin/kube-proxy" --kubeconfig="$dir/access/admin" --proxy-mode=iptables \
-        --hostname-override="$kubernetes_node" --conntrack-max-per-core=0 \
-        --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0 \
-        --bind-address=127.0.0.1 --metrics-bind-address=127.0.0.1:10249
+    kubernetes_kubelet 1 "$dir/access/admin" || return 1
+    if [ "$kubernetes_nodes" = 2 ]; then
+        kubernetes_kubelet 2 "$dir/access/second" || return 1
+        TARE_KUBERNETES_SECOND=$kubernetes_second
+        export TARE_KUBERNETES_SECOND
+    fi
     kubernetes_wait kube-controller-manager "$controllers" 600 kubernetes_account_ready || return 1
     KUBECONFIG=$dir/access/admin
     TARE_KUBERNETES_NETNS=$kubernetes_netns
@@ -364,30 +471,31 @@ kubernetes_stop() {
         kill -KILL "$pid" 2>/dev/null || true
         wait "$pid" 2>/dev/null || true
     done
-    if [ -n "$kubernetes_holder" ]; then
-        kill -KILL "$kubernetes_holder" 2>/dev/null || true
-        wait "$kubernetes_holder" 2>/dev/null || true
-    fi
+    for holder in $kubernetes_holder $kubernetes_second_holder; do
+        kill -KILL "$holder" 2>/dev/null || true
+        wait "$holder" 2>/dev/null || true
+    done
     kubernetes_remove "$kubernetes_dir"
-    kubernetes_dir="" kubernetes_pids="" kubernetes_holder=""
+    kubernetes_dir="" kubernetes_pids="" kubernetes_holder="" kubernetes_second_holder=""
 }
 
-# Prints the processes in the network namespace that a file names.
+# kubernetes_processes DIRECTORY: prints the processes in the network namespaces of the nodes.
 kubernetes_processes() {
-    [ -s "$1" ] || return 0
+    all=$(cat "$1"/netns* 2>/dev/null || true)
+    [ -n "$all" ] || return 0
     for process in /proc/[0-9]*; do
         netns=$(readlink "$process/ns/net" 2>/dev/null) || continue
-        if grep -qxF "$netns" "$1"; then printf '%s\n' "${process#/proc/}"; fi
+        if printf '%s\n' "$all" | grep -qxF "$netns"; then printf '%s\n' "${process#/proc/}"; fi
     done
 }
 
-# kubernetes_remove DIRECTORY: kills what is left in the node's network namespace (shims) and cgroup
+# kubernetes_remove DIRECTORY: kills what is left in the nodes' network namespaces (shims) and cgroups
 # (pods), then removes cgroups and directory. Mounts, links and chains end with the namespaces.
 kubernetes_remove() {
     tries=100
     while [ "$tries" -gt 0 ]; do
         groups=$(find /sys/fs/cgroup -depth -type d -path '*/kubepods*' 2>/dev/null || true)
-        left=$(kubernetes_processes "$1/netns")
+        left=$(kubernetes_processes "$1")
         for group in $groups; do
             # A frozen process cannot end.
             if [ -e "$group/freezer.state" ]; then echo THAWED >"$group/freezer.state" || true; fi 2>/dev/null

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use tare_host::cgroup::{CgroupError, Layout};
 use tare_host::journal::{Entry, Journal, JournalError};
@@ -107,6 +107,7 @@ impl EnvironmentFactory {
                     reach,
                     roots: Roots::default(),
                     environments,
+                    loaders_reach_pods: AtomicBool::new(false),
                 };
                 let context = Arc::new(RunContext::new(common, cpus));
                 Ok(Self { context, host: None, tuned_already: None })
@@ -230,6 +231,12 @@ impl EnvironmentFactory {
     /// Returns the run's id: four hexadecimal digits.
     pub fn run(&self) -> &str {
         self.context.run()
+    }
+
+    /// States that all loaders on other hosts are in the cluster of this node, so that they reach
+    /// pods.
+    pub fn loaders_reach_pods(&self) {
+        self.context.set_loaders_reach_pods();
     }
 
     pub fn context(&self) -> &Arc<RunContext> {

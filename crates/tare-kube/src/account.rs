@@ -36,13 +36,29 @@ pub enum AccountUse {
     MakePods,
     /// Pods of the user that are only read.
     ReadPods,
+    /// Loaders that are pods, and pods of the user that are read.
+    RunLoaders,
+    /// Environments and loaders that are pods.
+    MakePodsAndRunLoaders,
 }
 
-/// Returns the rules of the account's role. The last three are for volumes of storage classes.
+/// Returns the rules of the account's role.
 pub(crate) fn rules(account_use: AccountUse) -> Vec<Value> {
-    if account_use == AccountUse::ReadPods {
-        return vec![rule("", &["pods"], &["get"])];
+    let exec = rule("", &["pods/exec"], &["create", "get"]);
+    match account_use {
+        AccountUse::ReadPods => vec![rule("", &["pods"], &["get"])],
+        AccountUse::RunLoaders => vec![
+            rule("", &["nodes"], &["list"]),
+            rule("", &["namespaces", "pods"], &["create", "get", "delete"]),
+            exec,
+        ],
+        AccountUse::MakePods => rules_of_pods(),
+        AccountUse::MakePodsAndRunLoaders => rules_of_pods().into_iter().chain([exec]).collect(),
     }
+}
+
+/// Returns what environments that are pods take. The last three are for volumes of storage classes.
+fn rules_of_pods() -> Vec<Value> {
     let made = ["namespaces", "pods", "services", "persistentvolumeclaims"];
     vec![
         rule("", &["nodes"], &["list"]),

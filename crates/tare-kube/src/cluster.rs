@@ -1,6 +1,5 @@
 //! A cluster, as far as the user's access reaches.
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -73,18 +72,21 @@ impl Cluster {
         Ok(info.git_version)
     }
 
-    /// Returns the node that this host is: the one whose kubelet runs on this boot of the kernel.
+    /// Returns the node that this host is: the one whose kubelet runs on this boot of the kernel,
+    /// and whose address is one of this host where several do.
     ///
     /// # Errors
     /// If no node does, or if the user may not list nodes.
     pub fn node_here(&self) -> Result<Node, KubeError> {
         let nodes: Api<ApiNode> = Api::all(self.client.clone());
         let listed = self.call("list the nodes", nodes.list(&ListParams::default()))?;
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let all: Vec<Node> = listed.items.into_iter().map(Node::of).collect();
         let known: Vec<String> = all.iter().map(|node| node.name.clone()).collect();
-        let here = all.into_iter().find(|node| !node.boot.is_empty() && node.boot == boot.trim());
-        here.ok_or_else(|| KubeError::NotANode { known: known.join(", ") })
+        let mut here: Vec<Node> = all.into_iter().filter(Node::shares_kernel).collect();
+        if here.len() > 1 {
+            here.retain(Node::has_address_here);
+        }
+        here.into_iter().next().ok_or_else(|| KubeError::NotANode { known: known.join(", ") })
     }
 
     /// Returns a node.
@@ -98,6 +100,21 @@ impl Cluster {
         let known = all.iter().map(|node| node.name.clone()).collect::<Vec<_>>().join(", ");
         let found = all.into_iter().find(|node| node.name == name);
         found.ok_or_else(|| KubeError::NoNode { name: name.into(), known })
+    }
+
+    /// Returns a node on which a pod of Tare can start.
+    ///
+    /// # Errors
+    /// As [`Self::node`], and if it is not ready or does not list the image of the pause program.
+    pub(crate) fn node_for_pod(&self, name: &str) -> Result<Node, KubeError> {
+        let node = self.node(name)?;
+        if let Some(why) = node.not_ready {
+            return Err(KubeError::NodeNotReady { node: node.name, why });
+        }
+        match node.pause_image() {
+            Some(_) => Ok(node),
+            None => Err(KubeError::NoImage { node: node.name }),
+        }
     }
 
     /// Creates a namespace whose pods may use the node's files and network, by its

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::client::UpgradeConnectionError;
 use kube::core::Status;
 
 /// Why the cluster did not do what it was asked to do.
@@ -42,6 +43,8 @@ pub enum KubeError {
         "node {node} does not list the image of the pause program, which pods of Tare are made from"
     )]
     NoImage { node: String },
+    #[error("node {node} is not ready: {why}; kubectl describe node {node} tells more")]
+    NodeNotReady { node: String, why: String },
     #[error("cannot {what} within {} s", .limit.as_secs())]
     TimedOut { what: String, limit: Duration },
     #[error(
@@ -71,6 +74,11 @@ pub enum KubeError {
     Pod { name: String, node: String, why: String, remedy: String },
 }
 
+/// What a refusal to run a program in a pod means. The API server asks for `get` until Kubernetes
+/// 1.34, and from 1.35 on for `create` too.
+const NO_EXEC: &str = "the user cannot get resource \"pods/exec\", or from Kubernetes 1.35 on cannot \
+                       create resource \"pods/exec\"";
+
 /// What the API server says of a missing right.
 const RIGHTS: [&str; 2] = [" cannot ", "attempting to grant RBAC permissions not currently held"];
 
@@ -83,9 +91,24 @@ impl KubeError {
         let what = what.to_string();
         match error {
             kube::Error::Api(status) => Self::of_status(what, server, &status),
+            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code)) => {
+                Self::of_exec(what, server, code)
+            }
             other => {
                 let (server, why) = (server.to_string(), sources(&other));
                 Self::Unreachable { what, server, why }
+            }
+        }
+    }
+
+    /// Sorts the answer to a program that is to run in a pod, which comes without a status.
+    fn of_exec(what: String, server: &str, code: http::StatusCode) -> Self {
+        match code.as_u16() {
+            401 => Self::Unknown { what, server: server.into() },
+            403 => Self::Rights { what, message: NO_EXEC.into() },
+            other => {
+                let message = code.canonical_reason().unwrap_or_default().into();
+                Self::Api { what, code: other, message }
             }
         }
     }
@@ -136,6 +159,21 @@ mod tests {
             Status { code, reason: reason.into(), message: message.into(), ..Status::default() };
         let error = kube::Error::Api(Box::new(status));
         KubeError::of("create the namespace tare-ab12", "https://x:6443", error).to_string()
+    }
+
+    #[test]
+    fn a_program_that_may_not_run_in_a_pod_names_the_right() {
+        for (code, expect) in [
+            (403, "cannot get resource \"pods/exec\""),
+            (401, "does not know the user"),
+            (404, "answers 404 Not Found"),
+        ] {
+            let code = http::StatusCode::from_u16(code).unwrap();
+            let error =
+                kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code));
+            let line = KubeError::of("run a program", "https://x:6443", error).to_string();
+            assert!(line.contains(expect) && !line.contains("does not answer"), "{line}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod claim;
 mod cluster;
 mod error;
 mod found_pod;
+mod loader_pod;
 mod node;
 mod node_daemon;
 mod node_pod;

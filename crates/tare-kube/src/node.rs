@@ -1,6 +1,11 @@
 //! A node of the cluster.
 
+use std::fs;
+use std::net::{IpAddr, UdpSocket};
+
 use k8s_openapi::api::core::v1::Node as ApiNode;
+
+use crate::error::one_line;
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +30,20 @@ pub struct Node {
     pub cpus: String,
     /// In the words of Go: `amd64`, `arm64`.
     pub architecture: String,
+    /// Why it takes no pods, as its condition `Ready` says; `None` if it is ready.
+    pub(crate) not_ready: Option<String>,
 }
 
 impl Node {
     pub(crate) fn of(node: ApiNode) -> Self {
         let status = node.status.unwrap_or_default();
         let info = status.node_info.unwrap_or_default();
+        let mut conditions = status.conditions.unwrap_or_default().into_iter();
+        let not_ready = match conditions.find(|one| one.type_ == "Ready") {
+            Some(ready) if ready.status == "True" => None,
+            Some(ready) => Some(one_line(&ready.message.unwrap_or_default())),
+            None => Some("its kubelet has not reported yet".into()),
+        };
         let images = status.images.unwrap_or_default();
         let mut addresses = status.addresses.unwrap_or_default().into_iter();
         let internal = addresses.find(|address| address.type_ == "InternalIP");
@@ -49,7 +62,21 @@ impl Node {
             has_user_namespaces,
             cpus: quantity.map(|quantity| quantity.0).unwrap_or_default(),
             architecture: info.architecture,
+            not_ready,
         }
+    }
+
+    /// Returns whether its kubelet runs on the kernel of this process. Nodes that are containers of
+    /// one host share a kernel.
+    pub fn shares_kernel(&self) -> bool {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        !self.boot.is_empty() && self.boot == boot.trim()
+    }
+
+    /// Returns whether its address is one of the network namespace of this process.
+    pub(crate) fn has_address_here(&self) -> bool {
+        let address = self.address.as_ref().and_then(|text| text.parse::<IpAddr>().ok());
+        address.is_some_and(|address| UdpSocket::bind((address, 0)).is_ok())
     }
 
     /// Returns the image of the process that holds the namespaces of pods. Every node has it,
@@ -69,6 +96,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_node_that_is_not_ready_says_why() {
+        let check = |conditions: serde_json::Value, expect: Option<&str>| {
+            let node = serde_json::json!({ "status": { "conditions": conditions } });
+            let node = Node::of(serde_json::from_value(node).unwrap());
+            assert_eq!(node.not_ready.as_deref(), expect);
+        };
+        let ready = |status: &str| {
+            serde_json::json!([
+                { "type": "MemoryPressure", "status": "False" },
+                { "type": "Ready", "status": status, "message": "as\nsaid" },
+            ])
+        };
+        check(ready("True"), None);
+        check(ready("False"), Some("as said"));
+        check(ready("Unknown"), Some("as said"));
+        check(serde_json::json!([]), Some("its kubelet has not reported yet"));
+    }
+
+    #[test]
     fn finds_the_image_of_the_pause_program() {
         let check = |names: &[&str], expect: Option<&str>| {
             let images = names.iter().map(|name| (*name).to_string()).collect();
@@ -83,6 +129,7 @@ mod tests {
                 has_user_namespaces: false,
                 cpus: String::new(),
                 architecture: String::new(),
+                not_ready: None,
             };
             assert_eq!(node.pause_image(), expect, "{names:?}");
         };

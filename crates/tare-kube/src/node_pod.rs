@@ -34,10 +34,12 @@ pub(crate) const NAME: &str = "node";
 const DIRECTORIES: [&str; 3] = ["/usr", "/lib", "/lib64"];
 
 /// Prints the process whose namespaces are those of the node: the kubelet's, by the names that
-/// distributions give it, else the first.
+/// distributions give it, else the first. The pod has the network of its node, which tells its
+/// kubelet from that of another node on the same kernel.
 pub(crate) const FIND: &str = "for p in /proc/[0-9]*; do \
     { read -r name < \"$p/comm\"; } 2>/dev/null || continue; \
-    case $name in kubelet|kubelite|k3s|k3s-server|rke2|k0s) echo \"${p#/proc/}\"; exit;; esac; \
+    case $name in kubelet|kubelite|k3s|k3s-server|rke2|k0s) \
+    if [ \"$p/ns/net\" -ef /proc/self/ns/net ]; then echo \"${p#/proc/}\"; exit; fi;; esac; \
     done; echo 1";
 
 /// Leaves the cgroups of the pod and the place that its class has among the victims of the OOM
@@ -48,13 +50,18 @@ const LEAVE: &str = "if [ -e /sys/fs/cgroup/cgroup.controllers ]; \
     echo 0 > /proc/self/oom_score_adj; \
     HOME=${HOME:-/root}; export HOME; exec \"$@\"";
 
+/// Becomes a program in the pod, which has only the directories of the node.
+const STAY: &str = "PATH=/usr/sbin:/usr/bin; export PATH; exec \"$@\"";
+
 /// A pod through which programs run on a node.
 #[derive(Clone, Debug)]
 pub struct NodePod {
     pub(crate) access: Access,
     pub(crate) namespace: String,
-    /// The process whose namespaces are those of the node.
-    process: u32,
+    pub(crate) name: &'static str,
+    /// The process whose namespaces are those of the node. `None`: programs stay in the pod, with
+    /// its network and its share of the CPUs.
+    pub(crate) process: Option<u32>,
 }
 
 /// The ends of the pipes that a program on the node reads and writes.
@@ -103,7 +110,6 @@ pub(crate) fn directories(architecture: &str) -> (Vec<Value>, Vec<Value>) {
 /// Returns the pod as it is written in a manifest. Without a node's image, the name of that.
 pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
     let (volumes, mounts) = directories(&node.architecture);
-    let field = json!({ "key": "metadata.name", "operator": "In", "values": [node.name] });
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -111,18 +117,29 @@ pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
         "spec": as_the_node(json!({
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
-            "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{ "matchFields": [field] }],
-            }}},
-            "containers": [{
-                "name": CONTAINER,
-                "image": node.pause_image().unwrap_or("IMAGE-OF-THE-PAUSE-PROGRAM"),
-                "imagePullPolicy": "Never",
-                "command": ["/usr/bin/sleep", "infinity"],
-                "volumeMounts": mounts,
-            }],
+            "affinity": affinity(node),
+            "containers": [container(node, mounts)],
             "volumes": volumes,
         })),
+    })
+}
+
+/// Returns the affinity of a pod that starts on this node alone.
+pub(crate) fn affinity(node: &Node) -> Value {
+    let field = json!({ "key": "metadata.name", "operator": "In", "values": [node.name] });
+    json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{ "matchFields": [field] }],
+    }}})
+}
+
+/// Returns the container of a pod whose programs are those of the node.
+pub(crate) fn container(node: &Node, mounts: Vec<Value>) -> Value {
+    json!({
+        "name": CONTAINER,
+        "image": node.pause_image().unwrap_or("IMAGE-OF-THE-PAUSE-PROGRAM"),
+        "imagePullPolicy": "Never",
+        "command": ["/usr/bin/sleep", "infinity"],
+        "volumeMounts": mounts,
     })
 }
 
@@ -139,12 +156,12 @@ pub(crate) fn as_the_node(mut spec: Value) -> Value {
 }
 
 impl NodePod {
-    /// Returns the running pod of a namespace.
+    /// Returns the running pod of a namespace, whose programs enter the node.
     ///
     /// # Errors
     /// If a program cannot be run in it.
     pub(crate) fn open(access: Access, namespace: &str) -> Result<Self, KubeError> {
-        let mut pod = Self { access, namespace: namespace.into(), process: 1 };
+        let mut pod = Self { access, namespace: namespace.into(), name: NAME, process: None };
         let (output, there) = pipe_pair()?;
         let (errors, errors_there) = pipe_pair()?;
         let (stdin, nothing) = pipe_pair()?;
@@ -156,15 +173,16 @@ impl NodePod {
         let text = read(output);
         let code = process.wait(Some(CALL_LIMIT))?;
         let found = text.trim().parse().ok().filter(|_| code == Some(0));
-        pod.process = found.ok_or_else(|| KubeError::Api {
+        let found = found.ok_or_else(|| KubeError::Api {
             what: "look for the kubelet".into(),
             code: 0,
             message: one_line(&format!("{text} {}", read(errors))),
         })?;
+        pod.process = Some(found);
         Ok(pod)
     }
 
-    /// Starts a program with these arguments on the node.
+    /// Starts a program with these arguments on the node, or in the pod if its programs stay there.
     ///
     /// # Errors
     /// If the API server does not start it. A program that the node lacks ends with code 127.
@@ -174,11 +192,25 @@ impl NodePod {
         arguments: &[&str],
         streams: Streams,
     ) -> Result<NodeProcess, KubeError> {
-        let process = self.process.to_string();
-        let enter = ["/usr/bin/nsenter", "--target", &process];
-        let of =
-            ["--mount", "--uts", "--ipc", "--net", "--", "/bin/sh", "-c", LEAVE, "sh", program];
-        let words = enter.iter().chain(&of).chain(arguments);
+        let process = self.process.map(|process| process.to_string());
+        let before = match &process {
+            Some(process) => vec![
+                "/usr/bin/nsenter",
+                "--target",
+                process,
+                "--mount",
+                "--uts",
+                "--ipc",
+                "--net",
+                "--",
+                "/bin/sh",
+                "-c",
+                LEAVE,
+            ],
+            None => vec!["/usr/bin/sh", "-c", STAY],
+        };
+        let named = ["sh", program];
+        let words = before.iter().chain(&named).chain(arguments);
         self.exec(words.map(|word| (*word).to_string()).collect(), streams)
     }
 
@@ -186,7 +218,7 @@ impl NodePod {
     fn exec(&self, command: Vec<String>, streams: Streams) -> Result<NodeProcess, KubeError> {
         let (begun, beginning) = mpsc::channel();
         let (end, ended) = mpsc::channel();
-        let (access, namespace) = (self.access.clone(), self.namespace.clone());
+        let (access, namespace, name) = (self.access.clone(), self.namespace.clone(), self.name);
         let work = move || {
             let runtime = Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| KubeError::Access { why: error.to_string() });
@@ -195,7 +227,7 @@ impl NodePod {
                 Err(error) => return drop(begun.send(Err(error))),
             };
             runtime.block_on(async {
-                match connect(&access, &namespace, command).await {
+                match connect(&access, (&namespace, name), command).await {
                     // Nobody waits for what was given up.
                     Err(error) => drop(begun.send(Err(error))),
                     Ok(attached) => {
@@ -220,7 +252,7 @@ fn pipe_pair() -> Result<(PipeReader, PipeWriter), KubeError> {
 /// Starts a command in the pod.
 async fn connect(
     access: &Access,
-    namespace: &str,
+    (namespace, name): (&str, &str),
     command: Vec<String>,
 ) -> Result<AttachedProcess, KubeError> {
     let what = "run a program in the pod on the node";
@@ -231,7 +263,7 @@ async fn connect(
     let pods: Api<Pod> = Api::namespaced(client, namespace);
     let streams =
         AttachParams::default().container(CONTAINER).stdin(true).stdout(true).stderr(true);
-    let call = pods.exec(NAME, command, &streams);
+    let call = pods.exec(name, command, &streams);
     match tokio::time::timeout(CALL_LIMIT, call).await {
         Ok(attached) => attached.map_err(|error| KubeError::of(what, &server, error)),
         Err(_) => Err(KubeError::TimedOut { what: what.into(), limit: CALL_LIMIT }),

@@ -17,7 +17,9 @@ fn rights(account_use: AccountUse) -> Value {
     let made = ["namespaces", "pods"];
     let pod = match account_use {
         // The account has them.
-        AccountUse::MakePods => Vec::new(),
+        AccountUse::MakePods | AccountUse::RunLoaders | AccountUse::MakePodsAndRunLoaders => {
+            Vec::new()
+        }
         AccountUse::ReadPods => {
             vec![rule("", &["nodes"], &["list"]), rule("", &made, &["create", "get", "delete"])]
         }
@@ -50,10 +52,7 @@ impl Cluster {
         run: &str,
         node: &str,
     ) -> Result<NodePod, KubeError> {
-        let node = self.node(node)?;
-        if node.pause_image().is_none() {
-            return Err(KubeError::NoImage { node: node.name });
-        }
+        let node = self.node_for_pod(node)?;
         self.create_namespace(namespace, run)?;
         let manifest = node_pod::manifest(namespace, run, &node);
         self.start_pod(namespace, node_pod::NAME, &node.name, manifest, Duration::ZERO)?;
@@ -93,6 +92,6 @@ impl NodePod {
     pub fn check(&self) -> Result<(), KubeError> {
         let cluster = Cluster::connect(&self.access)?;
         let lost = || KubeError::Lost { why: "its pod does not run any more".into() };
-        cluster.pod(&self.namespace, node_pod::NAME)?.map(drop).ok_or_else(lost)
+        cluster.pod(&self.namespace, self.name)?.map(drop).ok_or_else(lost)
     }
 }

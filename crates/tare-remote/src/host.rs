@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use openssh::{ControlPersist, KnownHosts, Session, SessionBuilder};
 use tare_kube::NodePod;
-use tare_std::host_address::{NodeAddress, RemoteAddress, SshAddress};
+use tare_std::host_address::{RemoteAddress, SshAddress};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Cause, RemoteError, refusal};
@@ -105,20 +105,20 @@ impl RemoteHost {
         Ok(Self { address: RemoteAddress::Ssh(address.clone()), way })
     }
 
-    /// Returns a node of a cluster, through its pod.
-    pub fn through(pod: NodePod, address: &NodeAddress) -> Self {
-        Self { address: RemoteAddress::Node(address.clone()), way: Way::Pod(pod) }
+    /// Returns a node of a cluster through its pod, or a pod itself, at this address.
+    pub fn through(pod: NodePod, address: &RemoteAddress) -> Self {
+        Self { address: address.clone(), way: Way::Pod(pod) }
     }
 
     /// Connects again to a host whose connection is lost. `directory` is as for [`Self::connect`].
     ///
     /// # Errors
-    /// As [`Self::connect`]; `Lost` for a node whose pod does not run any more.
+    /// As [`Self::connect`]; `Lost` for a pod that does not run any more.
     pub fn again(&self, directory: &Path) -> Result<Self, RemoteError> {
         match &self.address {
             RemoteAddress::Ssh(address) => Self::connect(address, directory),
             // Each command has a connection of its own.
-            RemoteAddress::Node(_) => self.check().map(|()| self.clone()),
+            RemoteAddress::Node(_) | RemoteAddress::Pod(_) => self.check().map(|()| self.clone()),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The address of a host, as studies and options name it: `local`, a destination of ssh, or a node
-//! of a Kubernetes cluster.
+//! The address of a host, as studies and options name it: `local`, a destination of ssh, a node of
+//! a Kubernetes cluster, or a pod on such a node.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,12 +21,15 @@ pub enum HostAddress {
 pub enum RemoteAddress {
     /// Through the user's ssh.
     Ssh(SshAddress),
-    /// Through the API of its cluster.
+    /// A node, through the API of its cluster.
     Node(NodeAddress),
+    /// A pod of Tare's own on this node, through the API of its cluster. It is no host: it loads a
+    /// system, and nothing else.
+    Pod(NodeAddress),
 }
 
-/// A node of a Kubernetes cluster: `kubernetes:NODE`, or `kubernetes:CONTEXT/NODE` in another
-/// context of the user's access than the current one.
+/// A node of a Kubernetes cluster: `NODE`, or `CONTEXT/NODE` in another context of the user's
+/// access than the current one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeAddress {
     context: Option<String>,
@@ -54,7 +57,7 @@ impl HostAddressError {
     /// Returns why, and what to write, without the text.
     pub fn reason(&self) -> String {
         format!(
-            "{}; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT or kubernetes:NODE",
+            "{}; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT, kubernetes:NODE or pod:NODE",
             self.why
         )
     }
@@ -130,6 +133,9 @@ impl FromStr for HostAddress {
             let node = NodeAddress::parse(node).map_err(error)?;
             return Ok(Self::Remote(RemoteAddress::Node(node)));
         }
+        if let Some(node) = text.strip_prefix("pod:") {
+            return Ok(Self::Remote(RemoteAddress::Pod(NodeAddress::parse(node).map_err(error)?)));
+        }
         let rest = text.strip_prefix("ssh:").ok_or_else(|| error("it has no kind"))?;
         let (user, rest) = match rest.rsplit_once('@') {
             Some((user, rest)) => (Some(user), rest),
@@ -175,7 +181,6 @@ impl fmt::Display for SshAddress {
 
 impl fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("kubernetes:")?;
         if let Some(context) = &self.context {
             write!(f, "{context}/")?;
         }
@@ -187,7 +192,8 @@ impl fmt::Display for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ssh(address) => address.fmt(f),
-            Self::Node(address) => address.fmt(f),
+            Self::Node(address) => write!(f, "kubernetes:{address}"),
+            Self::Pod(address) => write!(f, "pod:{address}"),
         }
     }
 }
@@ -228,6 +234,8 @@ mod tests {
             "ssh:root@[2001:db8::1]:22",
             "kubernetes:node-1.example.org",
             "kubernetes:arn:aws:eks:eu-1:12:cluster/prod/node-1",
+            "pod:node-1.example.org",
+            "pod:prod/node-1",
         ] {
             assert_eq!(text.parse::<HostAddress>().unwrap().to_string(), text);
         }
@@ -253,13 +261,15 @@ mod tests {
             "kubernetes:/node",
             "kubernetes:node;reboot",
             "kubernetes:-n",
+            "pod:",
+            "pod:node;reboot",
         ] {
             assert!(text.parse::<HostAddress>().is_err(), "{text}");
         }
         let error = "ssh:db1:70000".parse::<HostAddress>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "\"ssh:db1:70000\" is not a host: its port is not between 1 and 65535; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT or kubernetes:NODE"
+            "\"ssh:db1:70000\" is not a host: its port is not between 1 and 65535; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT, kubernetes:NODE or pod:NODE"
         );
     }
 }

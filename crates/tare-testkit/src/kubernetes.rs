@@ -10,6 +10,9 @@ use crate::skip::{Need, Reason, skip, skipped};
 /// The variable for the node's network namespace.
 const NODE: &str = "TARE_KUBERNETES_NETNS";
 
+/// The variable for the name of the second node.
+const SECOND: &str = "TARE_KUBERNETES_SECOND";
+
 /// Held by the test that uses the cluster: some look at everything of Tare in it.
 static CLUSTER: Mutex<()> = Mutex::new(());
 
@@ -33,6 +36,16 @@ pub fn alone_on_node(test: &str) -> Option<MutexGuard<'static, ()>> {
     there.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
     assert!(there.status().unwrap().success(), "{test} on the node");
     None
+}
+
+/// Returns the name of the second node of the cluster, which is for loaders; `None` if a test is
+/// skipped for lack of it.
+pub fn second_node(test: &str) -> Option<String> {
+    let found = std::env::var(SECOND).ok();
+    if found.is_none() {
+        skip(test, Reason::not_installed("a second node of the cluster"));
+    }
+    found
 }
 
 /// Sends a request with a body of JSON to the API server, as the user of KUBECONFIG in the form

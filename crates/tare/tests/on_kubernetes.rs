@@ -1,8 +1,8 @@
 //! `--on kubernetes:NODE`: a command runs on the node of a real cluster as it does here, its files
 //! come back, and nothing stays there, however it ends.
 //!
-//! `scripts/kubernetes` starts a cluster of one node. The node has namespaces of its own, so each
-//! test runs again in a process in its network namespace.
+//! `scripts/kubernetes` starts a cluster of one node, or of two. The node has namespaces of its
+//! own, so each test runs again in a process in its network namespace.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 #![allow(clippy::print_stderr, reason = "each kill and each refusal")]
 
@@ -11,6 +11,8 @@ mod attached;
 mod common;
 #[path = "on_kubernetes/kills.rs"]
 mod kills;
+#[path = "on_kubernetes/loaders.rs"]
+mod loaders;
 #[path = "on_kubernetes/rights.rs"]
 mod rights;
 

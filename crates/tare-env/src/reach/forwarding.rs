@@ -49,6 +49,11 @@ impl Forwarding {
         })
     }
 
+    /// Returns whether the device forwards without Tare.
+    pub(crate) fn was_on(&self) -> bool {
+        self.was_on
+    }
+
     /// Returns the entry that must be in the journal before `set`, if `set` changes anything.
     pub(crate) fn entry(&self) -> Option<Entry> {
         (!self.was_on).then(|| Entry::new(self))

@@ -21,6 +21,8 @@ pub(crate) struct Reach {
     forwarding: Forwarding,
     /// The host's end of the client's link.
     client_device: String,
+    /// Whether that end forwards, as on a node of a cluster, where the client reaches services.
+    client_forwards: bool,
 }
 
 impl Reach {
@@ -44,8 +46,9 @@ impl Reach {
         let forwarding = Forwarding::read(device)?;
         journal.write(forwarding.entry().into_iter().collect())?;
         let client_device = client.route_to(journal, address, None)?;
+        let client_forwards = Forwarding::read(&client_device)?.was_on();
         let device = device.clone();
-        Ok(Self { address, device, forwarding, client_device })
+        Ok(Self { address, device, forwarding, client_device, client_forwards })
     }
 
     pub(crate) fn address(&self) -> Ipv4Addr {
@@ -60,6 +63,11 @@ impl Reach {
     /// Returns the forwarding of the address's device.
     pub(crate) fn forwarding(&self) -> &Forwarding {
         &self.forwarding
+    }
+
+    /// Returns whether the host's end of the client's link forwards without a published port.
+    pub(crate) fn client_forwards(&self) -> bool {
+        self.client_forwards
     }
 
     /// Returns the host's end of the client's link.

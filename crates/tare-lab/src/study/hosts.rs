@@ -107,7 +107,9 @@ impl FromStr for SystemHost {
         match (&host, address) {
             // This host has several addresses, and ssh chooses none of them.
             (HostAddress::Local, None) => Err(SystemHostError::NoAddress { host }),
-            (HostAddress::Remote(RemoteAddress::Node(_)), _) => Err(SystemHostError::Way { host }),
+            (HostAddress::Remote(RemoteAddress::Node(_) | RemoteAddress::Pod(_)), _) => {
+                Err(SystemHostError::Way { host })
+            }
             _ => Ok(Self { host, address }),
         }
     }

@@ -821,7 +821,7 @@ fn refuses_invalid_loaders() {
         "[schedule]",
         &one("host = \"load1\""),
         r#"
-s.toml:4:8: "load1" is no valid value for "host": it has no kind; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT or kubernetes:NODE
+s.toml:4:8: "load1" is no valid value for "host": it has no kind; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT, kubernetes:NODE or pod:NODE
   |
 4 | host = "load1"
   |        ^^^^^^^

@@ -17,7 +17,7 @@ use tare_std::cpus::CpuSet;
 
 use super::fit;
 use crate::exit::{Exit, ExitWith};
-use crate::remote_run::{Connected, Connections};
+use crate::remote_run::{Connected, Connections, NodeView, Place};
 use crate::stream::say;
 
 /// The loaders of a study, with the connections to their hosts.
@@ -35,6 +35,8 @@ struct RemoteLoader {
     /// Tare's program there.
     program: String,
     seen_from: Option<IpAddr>,
+    /// What the API says of it, if it is in a cluster.
+    view: NodeView,
 }
 
 impl RemoteLoader {
@@ -49,8 +51,26 @@ impl RemoteLoader {
             connecting.as_secs_f64(),
             copying.as_secs_f64()
         ));
-        let (program, seen_from) = (program.path, program.basics.seen_from);
-        Ok(Some(Self { host, program, seen_from }))
+        let view = connections.view(address)?;
+        match view.place {
+            Place::Elsewhere => {}
+            Place::Here => say(&format!(
+                "loader {} is on this node, so it shares CPUs, memory and kernel with the system; a \
+                 loader on another node does not",
+                spec.name()
+            )),
+            Place::SameMachine => say(&format!(
+                "the node of loader {} is on this machine, so it shares CPUs, memory and kernel with \
+                 the system; a loader on another machine does not",
+                spec.name()
+            )),
+        }
+        let seen_from = program.basics.seen_from.or(view.address_here);
+        Ok(Some(Self { host, program: program.path, seen_from, view }))
+    }
+
+    fn is_on_this_machine(&self) -> bool {
+        self.view.place != Place::Elsewhere
     }
 
     /// Connects again if the connection is gone.
@@ -108,6 +128,13 @@ impl ConnectedLoaders {
         self.reach
     }
 
+    /// Returns whether all loaders elsewhere are in the cluster that this host is a node of, so
+    /// that they reach its pods.
+    pub(super) fn reach_pods(&self) -> bool {
+        let mut remote = self.loaders.iter().filter_map(|(_, remote)| remote.as_ref());
+        remote.all(|remote| remote.view.address_here.is_some())
+    }
+
     /// Returns each loader on another host with the address at which it sees this one.
     ///
     /// # Errors
@@ -147,7 +174,8 @@ impl ConnectedLoaders {
                     own_program: client.program.into(),
                 }),
             };
-            let of_client = spec.host.remote().is_none().then(|| client.cpus.clone());
+            let is_here = remote.as_ref().is_none_or(RemoteLoader::is_on_this_machine);
+            let of_client = is_here.then(|| client.cpus.clone());
             (agent, spec.cpus.clone().or(of_client))
         });
         let agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)> = agents.collect();

@@ -1,7 +1,6 @@
 //! Runs a campaign on this host or on the fake host.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -115,8 +114,7 @@ pub(crate) fn measure_on_host(
     let study = &config.study;
     let (info, driver) = parts_of(study)?;
     let (access, certificate) = connection::access(study)?;
-    let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
-    let factory = open_factory(config, state, &plan, reach, tuning)?;
+    let factory = open_factory(config, state, &plan, loaders.as_ref(), tuning)?;
     let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
     // Other hosts and attached systems are reached from this host's network, not over a link to it.
     let is_linked = cluster.is_none() && study.attached().next().is_none();
@@ -298,7 +296,7 @@ fn open_factory(
     config: &CampaignConfig,
     state: &Path,
     plan: &CpuPlan,
-    reach: Option<IpAddr>,
+    loaders: Option<&ConnectedLoaders>,
     tuning: Option<&StudyTuning>,
 ) -> anyhow::Result<EnvironmentFactory> {
     let options = FactoryOptions {
@@ -306,7 +304,7 @@ fn open_factory(
         program: crate::own_program()?,
         cpus: plan.clone(),
         destroy: config.destroy.clone(),
-        reach,
+        reach: loaders.and_then(ConnectedLoaders::reach),
     };
     let opened = EnvironmentFactory::open(options);
     let exit = match &opened {
@@ -314,6 +312,9 @@ fn open_factory(
         _ => Exit::Failure,
     };
     let mut factory = opened.exit_with(exit)?;
+    if loaders.is_some_and(ConnectedLoaders::reach_pods) {
+        factory.loaders_reach_pods();
+    }
     if let Some(tuning) = tuning {
         tuning.apply_to(&mut factory, state)?;
     }

@@ -327,8 +327,8 @@ pub struct List {
 pub struct Doctor {
     #[command(flatten)]
     pub on: RunOn,
-    /// Only ask these loaders (ssh:HOST) which load tools they have. Repeatable, or a list with
-    /// commas
+    /// Only ask these loaders (ssh:HOST, pod:NODE) which load tools they have. Repeatable, or a
+    /// list with commas
     #[arg(long = "loader", value_name = "HOST", value_delimiter = ',', conflicts_with = "on")]
     pub loaders: Vec<HostAddress>,
     /// Print JSON

@@ -71,11 +71,36 @@ pub enum RunServerTask {
 }
 
 /// Reads the address of another host, with or without `ssh:`.
-fn remote_address(text: &str) -> Result<RemoteAddress, HostAddressError> {
-    let has_kind = text.starts_with("ssh:") || text.starts_with("kubernetes:");
+fn remote_address(text: &str) -> Result<RemoteAddress, String> {
+    let has_kind = ["ssh:", "kubernetes:", "pod:"].iter().any(|kind| text.starts_with(kind));
     let whole = if has_kind { text.to_string() } else { format!("ssh:{text}") };
-    match whole.parse()? {
+    match whole.parse().map_err(|error: HostAddressError| error.to_string())? {
+        HostAddress::Remote(RemoteAddress::Pod(node)) => {
+            Err(format!("a pod only loads a system; write kubernetes:{node} for its node"))
+        }
         HostAddress::Remote(address) => Ok(address),
         HostAddress::Local => unreachable!("the text has a kind"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_run_on_hosts_alone() {
+        for (text, expect) in [
+            ("db1", Ok("ssh:db1")),
+            ("ssh:db1:22", Ok("ssh:db1:22")),
+            ("kubernetes:prod/n1", Ok("kubernetes:prod/n1")),
+            ("pod:prod/n1", Err("write kubernetes:prod/n1 for its node")),
+            ("pod:", Err("a name is missing")),
+        ] {
+            let read = remote_address(text).map(|address| address.to_string());
+            match expect {
+                Ok(address) => assert_eq!(read.as_deref(), Ok(address)),
+                Err(why) => assert!(read.as_ref().is_err_and(|e| e.contains(why)), "{read:?}"),
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use tare_kube::AccountUse;
 use tare_remote::{InstalledProgram, RemoteError, RemoteHost};
 use tare_std::host_address::RemoteAddress;
 
-use super::node::EnteredNode;
+use super::node::{EnteredNode, NodeView};
 use crate::cleanup;
 use crate::exit::{Exit, ExitWith};
 use crate::registry::KINDS;
@@ -84,11 +84,11 @@ impl Connections {
             RemoteAddress::Ssh(ssh) => {
                 RemoteHost::connect(ssh, &self.directory).exit_with(Exit::Host)
             }
-            RemoteAddress::Node(address) => {
+            RemoteAddress::Node(node) | RemoteAddress::Pod(node) => {
                 let number = {
                     let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
                     let number = nodes.len();
-                    nodes.push(EnteredNode::find(address, &self.journal, number)?);
+                    nodes.push(EnteredNode::find(address, node, &self.journal, number)?);
                     number
                 };
                 self.node(number).enter(&self.journal)
@@ -105,6 +105,12 @@ impl Connections {
     fn node_at(&self, address: &RemoteAddress) -> Option<EnteredNode> {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         nodes.into_iter().rev().find(|node| node.is(address))
+    }
+
+    /// Returns how this host sees the node of a connected loader; what is not known of a host that
+    /// ssh reaches.
+    pub(crate) fn view(&self, address: &RemoteAddress) -> anyhow::Result<NodeView> {
+        self.node_at(address).map_or(Ok(NodeView::default()), |node| node.view())
     }
 
     /// Creates an account with which a command on a node can make or read pods, and returns it with

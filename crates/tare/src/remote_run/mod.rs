@@ -22,9 +22,11 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use tare_kube::AccountUse;
 use tare_lab::attach::{Attach, AttachTarget};
-use tare_std::host_address::RemoteAddress;
+use tare_lab::study::Study;
+use tare_std::host_address::{NodeAddress, RemoteAddress};
 
-use crate::cli::{Command, HostCommand, RunOn, TuneCommand};
+use crate::cli::{self, Command, HostCommand, RunOn, TuneCommand};
+use crate::command::report;
 use crate::exit::{Exit, ExitWith};
 use crate::run_server::{Packer, SessionSpec, TerminalSpec};
 use crate::stream::warn;
@@ -32,6 +34,7 @@ use crate::{live, signals};
 
 pub(crate) use attach::run as attach;
 pub(crate) use connections::{Connected, Connections, user_state};
+pub(crate) use node::{NodeView, Place};
 
 use command_line::CommandLine;
 use watch::{Ending, View};
@@ -70,39 +73,66 @@ pub(crate) fn run(
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    let study = study(command);
+    let account_use = study.as_ref().and_then(account_use);
     if on.print_manifests {
-        let account_use = account_use(command).unwrap_or(AccountUse::MakePods);
-        return node::print(&on.on, account_use, out);
+        let loaders: Vec<NodeAddress> = study.iter().flat_map(loader_pods).collect();
+        return node::print(&on.on, &loaders, account_use.unwrap_or(AccountUse::MakePods), out);
     }
     if let Command::Clean(options) = command {
         return clean::run(options, state, out);
     }
     let mut line = command_line::of_this_process()?;
-    line.account = account_use(command);
+    line.account = account_use;
     match &on.on[..] {
         [host] => on_one(host, &line, on.detach, state, out),
         hosts => several::run(command, hosts, &line, on.detach, state, out),
     }
 }
 
-/// Returns the account that the pods of a command's study need. What cannot be read is refused on
-/// the host.
-fn account_use(command: &Command) -> Option<AccountUse> {
+/// Returns the study of a command. What cannot be read is refused on the host.
+fn study(command: &Command) -> Option<Study> {
+    use crate::campaign::study::read_with;
     let read = match command {
-        Command::Weigh(options) => crate::campaign::study::read(&options.study, options.quick),
-        Command::Explain(options) => crate::campaign::study::read(options.what(), false),
+        Command::Weigh(cli::Weigh { resume: Some(record), .. }) => {
+            return report::read(record).ok().map(|record| record.study);
+        }
+        Command::Weigh(options) => {
+            read_with(&options.study, options.quick, &options.loaders.loaders)
+        }
+        Command::Explain(options) => read_with(options.what(), false, &[]),
         Command::Tune(tune) => match &tune.command {
-            TuneCommand::Prove(options) => crate::campaign::study::read(&options.study, false),
+            TuneCommand::Prove(options) => {
+                read_with(&options.study, false, &options.loaders.loaders)
+            }
             _ => return None,
         },
         _ => return None,
     };
-    let (study, _) = read.ok()?;
+    read.ok().map(|(study, _)| study)
+}
+
+/// Returns the nodes of the loaders of a study that are pods.
+fn loader_pods(study: &Study) -> Vec<NodeAddress> {
+    let node = |address: &RemoteAddress| match address {
+        RemoteAddress::Pod(node) => Some(node.clone()),
+        RemoteAddress::Ssh(_) | RemoteAddress::Node(_) => None,
+    };
+    study.loaders.iter().filter_map(|loader| loader.host.remote().and_then(node)).collect()
+}
+
+/// Returns the account that the pods of a study need.
+fn account_use(study: &Study) -> Option<AccountUse> {
     let is_pod = |attach: &Attach| matches!(attach.target, AttachTarget::Pod { .. });
-    if study.environments.iter().any(|one| one.runtime.kind() == "kubernetes") {
-        return Some(AccountUse::MakePods);
+    let makes_pods = study.environments.iter().any(|one| one.runtime.kind() == "kubernetes");
+    let is_in_cluster = |address: &RemoteAddress| !matches!(address, RemoteAddress::Ssh(_));
+    let remote = study.loaders.iter().filter_map(|loader| loader.host.remote());
+    match (makes_pods, remote.into_iter().any(is_in_cluster)) {
+        (true, true) => Some(AccountUse::MakePodsAndRunLoaders),
+        (true, false) => Some(AccountUse::MakePods),
+        (false, true) => Some(AccountUse::RunLoaders),
+        (false, false) => study.attached().any(is_pod).then_some(AccountUse::ReadPods),
     }
-    study.attached().any(is_pod).then_some(AccountUse::ReadPods)
 }
 
 fn on_one(
@@ -233,5 +263,30 @@ fn lost(name: &str, ending: &Ending) -> String {
             "the connection to {name} is lost; the run there ends cleanly, and \
              tare attach {name} brings its files"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_have_the_rights_of_the_study() {
+        let loaders =
+            |hosts: &[&str]| -> Vec<_> { hosts.iter().map(|host| host.parse().unwrap()).collect() };
+        for (name, hosts, expect) in [
+            ("quick", &[][..], None),
+            ("quick", &["ssh:load1"], None),
+            ("quick", &["pod:n2"], Some(AccountUse::RunLoaders)),
+            ("quick", &["ssh:load1", "kubernetes:n2"], Some(AccountUse::RunLoaders)),
+            ("kubernetes", &[], Some(AccountUse::MakePods)),
+            ("kubernetes", &["pod:n2"], Some(AccountUse::MakePodsAndRunLoaders)),
+        ] {
+            let read = crate::campaign::study::read_with(name, false, &loaders(hosts));
+            let study = read.unwrap().0;
+            assert_eq!(account_use(&study), expect, "{name} {hosts:?}");
+            let pods = hosts.iter().filter(|host| host.starts_with("pod:")).count();
+            assert_eq!(loader_pods(&study).len(), pods);
+        }
     }
 }

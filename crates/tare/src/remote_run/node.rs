@@ -1,23 +1,45 @@
-//! The way to a node of a Kubernetes cluster: a namespace of this command with a pod in it, and an
-//! account for commands that make or read pods themselves, all journalled first.
+//! The way to a node of a Kubernetes cluster, or into a pod on it: a namespace of this command with
+//! a pod in it, and an account for commands that make or read pods themselves, all journalled
+//! first.
 
 use std::io::Write;
+use std::net::IpAddr;
 
 use anyhow::anyhow;
 use tare_host::journal::Journal;
-use tare_kube::{Access, AccountUse, Cluster};
+use tare_kube::{Access, AccountUse, Cluster, KubeError};
 use tare_remote::RemoteHost;
 use tare_std::host_address::{NodeAddress, RemoteAddress};
 
 use crate::exit::{Exit, ExitWith};
 use crate::run_server::SessionAccount;
 
-/// A node, and the namespace through which it is reached.
+/// A node or a pod on it, and the namespace through which it is reached.
 #[derive(Clone, Debug)]
 pub(super) struct EnteredNode {
-    address: NodeAddress,
+    address: RemoteAddress,
+    node: NodeAddress,
     access: Access,
     namespace: String,
+}
+
+/// A node as this host sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeView {
+    /// The address of this host in the cluster, if it is a node of it.
+    pub(crate) address_here: Option<IpAddr>,
+    pub(crate) place: Place,
+}
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    Elsewhere,
+    /// This host is that node.
+    Here,
+    /// Both are containers of one machine, so that they share its CPUs.
+    SameMachine,
 }
 
 fn access(address: &NodeAddress) -> anyhow::Result<Access> {
@@ -31,25 +53,48 @@ fn access(address: &NodeAddress) -> anyhow::Result<Access> {
 impl EnteredNode {
     /// Finds the access to a node. `number` tells the nodes of one command apart.
     pub(super) fn find(
-        address: &NodeAddress,
+        address: &RemoteAddress,
+        node: &NodeAddress,
         journal: &Journal,
         number: usize,
     ) -> anyhow::Result<Self> {
         let namespace = format!("{}-n{number}", journal.prefix());
-        Ok(Self { address: address.clone(), access: access(address)?, namespace })
+        let (address, access) = (address.clone(), access(node)?);
+        Ok(Self { address, node: node.clone(), access, namespace })
     }
 
     pub(super) fn is(&self, address: &RemoteAddress) -> bool {
-        matches!(address, RemoteAddress::Node(node) if *node == self.address)
+        *address == self.address
     }
 
-    /// Creates the pod through which commands run on the node.
+    /// Creates the pod through which commands run on the node, or in which they run.
     pub(super) fn enter(&self, journal: &Journal) -> anyhow::Result<RemoteHost> {
-        let Self { address, access, namespace } = self;
+        let Self { address, node, access, namespace } = self;
+        let (node, run) = (node.node(), journal.run());
         let cluster = Cluster::connect(access).exit_with(Exit::Host)?;
         journal.write(vec![tare_env::namespace_entry(access.clone(), namespace.clone())])?;
-        let pod = cluster.create_node_pod(access, namespace, journal.run(), address.node());
+        let pod = match address {
+            RemoteAddress::Pod(_) => cluster.create_loader_pod(access, namespace, run, node),
+            _ => cluster.create_node_pod(access, namespace, run, node),
+        };
         Ok(RemoteHost::through(pod.exit_with(Exit::Host)?, address))
+    }
+
+    /// Returns how this host sees the node.
+    pub(super) fn view(&self) -> anyhow::Result<NodeView> {
+        let cluster = Cluster::connect(&self.access).exit_with(Exit::Host)?;
+        let node = cluster.node(self.node.node()).exit_with(Exit::Host)?;
+        let here = match cluster.node_here() {
+            Err(KubeError::NotANode { .. }) => return Ok(NodeView::default()),
+            here => here.exit_with(Exit::Host)?,
+        };
+        let place = match (here.name == node.name, node.shares_kernel()) {
+            (true, _) => Place::Here,
+            (false, true) => Place::SameMachine,
+            (false, false) => Place::Elsewhere,
+        };
+        let address_here = here.address.and_then(|address| address.parse().ok());
+        Ok(NodeView { address_here, place })
     }
 
     /// Creates an account for a command there, and returns it with its kubeconfig. The entry of the
@@ -85,23 +130,29 @@ impl EnteredNode {
     }
 }
 
-/// Prints what would be created in the clusters of these nodes, and the rights that it takes.
+/// Prints what would be created in the clusters of these nodes, for them and for loaders, and the
+/// rights that it takes.
 pub(super) fn print(
     addresses: &[RemoteAddress],
+    loaders: &[NodeAddress],
     account_use: AccountUse,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    // JSON is YAML.
+    let mut print = |manifest: &serde_json::Value| -> anyhow::Result<()> {
+        Ok(writeln!(out, "---\n{}", serde_json::to_string_pretty(manifest)?)?)
+    };
     for address in addresses {
         let RemoteAddress::Node(address) = address else {
             let why = format!("{address} is no node of a cluster; leave out --print-manifests");
             return Err(anyhow!(why)).exit_with(Exit::Usage);
         };
         let cluster = Cluster::connect(&access(address)?).exit_with(Exit::Host)?;
-        for manifest in
-            cluster.node_pod_manifests(address.node(), account_use).exit_with(Exit::Host)?
-        {
-            // JSON is YAML.
-            writeln!(out, "---\n{}", serde_json::to_string_pretty(&manifest)?)?;
+        let manifests = cluster.node_pod_manifests(address.node(), account_use);
+        manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;
+        for loader in loaders {
+            let manifests = cluster.loader_pod_manifests(loader.node());
+            manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;
         }
     }
     Ok(Exit::Success)

@@ -103,7 +103,7 @@ fn name(host: &RemoteAddress) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let (name, port) = match host {
         RemoteAddress::Ssh(ssh) => (ssh.host(), ssh.port()),
-        RemoteAddress::Node(node) => (node.node(), None),
+        RemoteAddress::Node(node) | RemoteAddress::Pod(node) => (node.node(), None),
     };
     let port = port.map(|port| format!("-{port}")).unwrap_or_default();
     name.chars().map(plain).collect::<String>() + &port

@@ -43,7 +43,9 @@ pub(super) fn not_known(study: &Study) -> Vec<String> {
         ));
     }
     if !lines.is_empty() {
-        let all: Vec<String> = others.into_iter().chain(loaders).collect();
+        // A pod says what its node says.
+        let nodes = loaders.iter().map(|name| name.replacen("pod:", "kubernetes:", 1));
+        let all: Vec<String> = others.into_iter().chain(nodes).collect();
         lines.push(format!(
             "tare doctor --on {} asks them; tare weigh --dry-run connects to no host",
             all.iter().map(|name| name.trim_start_matches("ssh:")).collect::<Vec<_>>().join(",")

@@ -47,7 +47,7 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 /// Returns the processes on the node that measure this study.
-fn harness(study: &str) -> Vec<u32> {
+pub(super) fn harness(study: &str) -> Vec<u32> {
     let measures = |pid: &u32| {
         let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let has = |text: &[u8], word: &str| {
@@ -91,7 +91,7 @@ struct Killed {
     runs: BTreeSet<String>,
 }
 
-fn kill(pids: &[u32]) {
+pub(super) fn kill(pids: &[u32]) {
     for pid in pids {
         // It may have ended by itself.
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
@@ -131,7 +131,7 @@ fn start_and_kill(case: &Case, study: &str, victim: Victim, moment: Duration) ->
 }
 
 /// Cleans here and on the node, in one order or the other, until the run there has ended.
-fn clean(case: &Case, here_first: bool) {
+pub(super) fn clean(case: &Case, here_first: bool) {
     let here = || {
         let cleaned = case.run_here(&["clean"]);
         assert!(cleaned.status.success(), "{}{}", stdout(&cleaned), stderr(&cleaned));

@@ -86,7 +86,9 @@ pub(crate) fn check_hosts(
     context: &RunContext,
 ) -> Result<(), NetworkError> {
     let elsewhere = context.reach().is_some() || context.slot().peers().is_some();
-    match elsewhere && !spec.network.reaches_other_hosts() {
+    let is_reached =
+        spec.network.reaches_other_hosts() || (spec.network.is_of_pods() && context.reaches_pods());
+    match elsewhere && !is_reached {
         true => {
             Err(NetworkError::OneHost { environment: spec.name.clone(), network: spec.network })
         }

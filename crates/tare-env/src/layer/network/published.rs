@@ -324,9 +324,8 @@ add rule ip {table} publish ip daddr {system} iifname != \"{bridge}\" oifname \"
             return Ok(());
         }
         // Before the rules go, so that no packet leaves with the address behind the bridge.
-        for device in [&self.bridge, &self.client_device] {
-            Forwarding::of_ours(device, false)?;
-        }
+        Forwarding::of_ours(&self.bridge, false)?;
+        Forwarding::of_ours(&self.client_device, reach.client_forwards())?;
         let delete = Command::new("nft").args(["delete", "table", "ip", &rules.table]);
         delete.variable(RUN_VARIABLE, context.run()).run()?;
         reach.forwarding().set(false)?;

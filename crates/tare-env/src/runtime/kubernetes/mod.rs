@@ -28,7 +28,10 @@
 //! Several instances are as many pods, started one after the other. In the pods' own network each
 //! learns its address from the kubelet, and those of the ones before it from Tare.
 //!
-//! Limits: one node; no loaders on other hosts. A pod competes with the weight that the kubelet
+//! Loaders on other hosts have to be in the cluster, where they reach pods as the client does. In
+//! the node's network a pod then listens at the address at which they see this host.
+//!
+//! Limits: the pods of one node. A pod competes with the weight that the kubelet
 //! gives its class, which is read back: a pod without a request has almost none. A kubelet with
 //! static CPU manager takes the CPUs of pinned pods away from all others while they exist, frozen
 //! or not, so that a study with both on a small node needs `schedule.kind = "trials"`; the
@@ -302,9 +305,18 @@ fn check(
         let why = "clients of several instances dial the systems themselves; write idle or none";
         return refuse("sidecar", spec.sidecar.to_string(), why);
     }
-    if context.reach().is_some() || context.slot().peers().is_some() {
-        let why = "pods are on this host, and so are their loaders";
+    if context.slot().peers().is_some() {
+        let why = "instances on several hosts are no pods";
         return refuse("runtime", spec.runtime.to_string(), why);
+    }
+    if !context.reaches_pods() {
+        let why = "a loader outside of the cluster does not reach pods; name loaders as pod:NODE";
+        return refuse("runtime", spec.runtime.to_string(), why);
+    }
+    if is_several && context.reach().is_some() && layers.network == Network::Host {
+        let why =
+            "loaders elsewhere dial several instances at addresses of their own; write bridge";
+        return refuse("network", layers.network.to_string(), why);
     }
     Ok(())
 }

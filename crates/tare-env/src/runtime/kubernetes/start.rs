@@ -23,6 +23,7 @@ use crate::kubernetes::{KubernetesEntry, data_directory};
 use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
 use crate::layer::network::{self, NODE_PORT, NodeAddresses, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
+use crate::reach::Reach;
 use crate::storage::At;
 use crate::system::{self, System};
 
@@ -58,7 +59,8 @@ impl Pod {
         }
         let host = self.layers.network == Network::Host;
         let reached = if host {
-            let address = client.link(journal, context.slot().number(), None)?;
+            let linked = client.link(journal, context.slot().number(), None)?;
+            let address = context.reach().map_or(linked, Reach::address);
             let free = || match (launch.port, self.spec.sidecar) {
                 (Some(port), _) => network::must_be_free(port),
                 (None, Sidecar::Proxy) => network::free_port(Ipv4Addr::LOCALHOST),
