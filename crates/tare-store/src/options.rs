@@ -35,6 +35,11 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
+    /// How many files of a similar size are compacted together at least.
+    pub(crate) fn compaction_least(&self) -> usize {
+        self.compaction_min.max(2)
+    }
+
     /// The options in the form that the writer of a table file needs.
     pub(crate) fn for_writer(&self, file: u64, table: u32, chunk_bytes: usize) -> WriterOptions {
         WriterOptions {

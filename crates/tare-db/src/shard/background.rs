@@ -76,7 +76,9 @@ impl Shard {
         let metrics = &self.telemetry.counters;
         metrics.disk_full == 0
             && metrics.poisoned == 0
-            && (metrics.queue_files > 0 || self.store.urgency() != Urgency::None)
+            && (metrics.queue_files > 0
+                || self.store.is_flushing()
+                || self.store.urgency() != Urgency::None)
     }
 
     /// Gives the store slices: one if the shard is idle, else as many as the credit allows. Returns

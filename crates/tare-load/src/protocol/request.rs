@@ -40,6 +40,10 @@ enum Stage {
     Load(Operations),
 }
 
+/// Rows that are written in 1 µs at most. Their write times stay behind the clock, so that a later
+/// write has a later time.
+const ROWS_PER_US_MAX: u64 = 16;
+
 /// Compares rows that are read with what was written.
 #[derive(Debug)]
 pub(crate) struct Check {
@@ -75,7 +79,7 @@ enum RequestKind {
 }
 
 impl Job {
-    /// Returns a job that writes rows from `first` on, with the write time `begin_us`.
+    /// Returns a job that writes rows from `first` on, with write times from `begin_us` on.
     pub(crate) fn populate(workload: Arc<Workload>, seed: u64, first: u64, begin_us: u64) -> Self {
         let check = Check {
             begin_us,
@@ -221,7 +225,13 @@ impl Job {
         if let (Some(check), false) =
             (&self.check, matches!(kind, RequestKind::Read | RequestKind::Range))
         {
-            let time_us = operation.version.max(check.begin_us);
+            let time_us = match self.stage {
+                // Later rows have later times, as rows that any client inserts.
+                Stage::Populate { first } => {
+                    check.begin_us + (operation.row - first) / ROWS_PER_US_MAX
+                }
+                Stage::Load(_) => operation.version.max(check.begin_us),
+            };
             settings.timestamp_us = Some(time_us.cast_signed());
             if matches!(kind, RequestKind::Delete) {
                 check.versions.note(operation.row, operation.version, WriteState::DeleteSent);

@@ -44,8 +44,13 @@ const OPS_MAX: usize = 4;
 const OPS_MAX_READERS: usize = 1;
 /// Fill level of the active memtable at which writes are about to be refused.
 const CRITICAL: f64 = 0.8;
-/// Number of files of a table from which on compaction is urgent.
-const TABLES_MANY: usize = 32;
+/// From this many times the files that a table compacts together on, its compaction is urgent: at
+/// rest it has fewer.
+const MANY: usize = 4;
+/// From this many times on, flushes wait for its compaction, and writes for the flushes. Otherwise
+/// writes could go on at a rate at which compaction never catches up, and reads would ask ever more
+/// files.
+const TOO_MANY: usize = 6;
 
 /// The urgency of a slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,6 +148,12 @@ impl StoreView<'_> {
     fn options_of(&self, table: u32) -> Option<TableOptions> {
         let exists = !self.gone.contains(&table);
         exists.then(|| self.options.get(&table).copied().unwrap_or_default())
+    }
+
+    /// Whether a table has at least this many times the files that it compacts together.
+    fn has_files(&self, table: u32, times: usize) -> bool {
+        let least = self.options.get(&table).copied().unwrap_or_default().compaction_least();
+        self.table_files.get(&table).is_some_and(|files| files.len() >= least * times)
     }
 }
 
@@ -284,7 +295,8 @@ impl Background {
         if self.waits_for_space(view.now) {
             return Urgency::None;
         }
-        if let Some(flush) = self.flush.as_ref().filter(|flush| flush.can_step()) {
+        let flush_waits = self.flush_waits(view);
+        if let Some(flush) = self.flush.as_ref().filter(|flush| !flush_waits && flush.can_step()) {
             return match flush.progress() {
                 _ if filled > CRITICAL => Urgency::Critical,
                 progress if progress < 2.0 * filled => Urgency::Urgent,
@@ -295,10 +307,9 @@ impl Background {
             return Urgency::None;
         }
         match self.compactions.iter().find(|compaction| compaction.can_step()) {
-            Some(compaction) => {
-                let tables = view.table_files.get(&compaction.table()).map_or(0, Vec::len);
-                if tables > TABLES_MANY { Urgency::Urgent } else { Urgency::Background }
-            }
+            Some(_) if flush_waits && filled > CRITICAL => Urgency::Critical,
+            Some(compaction) if view.has_files(compaction.table(), MANY) => Urgency::Urgent,
+            Some(_) => Urgency::Background,
             None if self.unsettled.is_empty() => Urgency::None,
             None => Urgency::Background,
         }
@@ -310,7 +321,8 @@ impl Background {
             return false;
         }
         self.retry_ns = None;
-        if let Some(flush) = self.flush.as_mut().filter(|flush| flush.can_step()) {
+        let flush_waits = self.flush_waits(view);
+        if let Some(flush) = self.flush.as_mut().filter(|flush| !flush_waits && flush.can_step()) {
             flush.step(|table| view.options_of(table), &mut self.next_file, self.shares);
             return true;
         }
@@ -324,6 +336,17 @@ impl Background {
             return true;
         }
         self.begin_compaction(view)
+    }
+
+    /// Whether the flush waits, because a table has too many files and is being compacted. On a full
+    /// disk it does not: it needs less room than the compaction.
+    fn flush_waits(&self, view: &StoreView<'_>) -> bool {
+        self.flush.is_some()
+            && self.full.is_none()
+            && self
+                .compactions
+                .iter()
+                .any(|compaction| view.has_files(compaction.table(), TOO_MANY))
     }
 
     /// Whether the disk is full and it is too early to try again.

@@ -49,7 +49,7 @@ fn tiers<T>(mut tables: Vec<(u64, T)>) -> Vec<Tier<T>> {
 /// The tables to compact next, if there are any: those of the smallest tier that is full.
 pub(crate) fn pick(tables: Vec<Rc<Table>>, options: &TableOptions) -> Option<Vec<Rc<Table>>> {
     let sized = tables.into_iter().map(|table| (table.file_bytes(), table)).collect();
-    let least = options.compaction_min.max(2);
+    let least = options.compaction_least();
     let tier = tiers(sized).into_iter().find(|tier| tier.tables.len() >= least)?;
     let most = options.compaction_max.clamp(least, INPUTS_MAX.max(least));
     Some(tier.tables.into_iter().take(most).map(|(_, table)| table).collect())

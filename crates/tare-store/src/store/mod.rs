@@ -258,6 +258,11 @@ impl Store {
         self.background.urgency(&self.view(), filled)
     }
 
+    /// Whether rows in memory are being written to tables, or wait until a compaction has ended.
+    pub fn is_flushing(&self) -> bool {
+        !self.frozen.is_empty()
+    }
+
     /// Does one slice of flushing and compacting, of about 100 µs. Returns false if there is
     /// nothing to do until an operation ends or a write comes. While there are requests, the host
     /// should give it the share of its time that [`Self::urgency`] asks for, and all of its time

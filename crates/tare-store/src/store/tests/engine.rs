@@ -262,6 +262,39 @@ fn tables_of_similar_size_are_compacted() {
 }
 
 #[test]
+fn flushes_wait_while_a_table_with_too_many_files_is_compacted() {
+    let mut disk = Disk::default();
+    let mut rare = schema();
+    rare.values_mut().for_each(|options| options.compaction_min = 100);
+    let (mut store, _) = Store::open(&mut disk, SMALL, rare, NOW).unwrap();
+    let mut timestamp = 0;
+    while store.statistics().tables < 24 {
+        timestamp += 1;
+        fill(&mut store, &mut disk, 0..150, timestamp);
+    }
+    drop(store);
+    let (mut store, _) = Store::open(&mut disk, SMALL, schema(), NOW).unwrap();
+    while store.background.compactions() == 0 {
+        assert!(store.work(NOW));
+    }
+    let mut key = 0;
+    while store.frozen.is_empty() {
+        write(&mut store, key, timestamp + 1, &value(key, timestamp + 1, 2000)).unwrap();
+        key += 1;
+    }
+    while !store.frozen.is_empty() {
+        let worked = store.work(NOW);
+        let op = store.next_op(NOW);
+        assert!(worked || op.is_some(), "{:?}", store.statistics());
+        if let Some(op) = op {
+            store.complete(disk.carry_out(op), NOW).unwrap();
+        }
+    }
+    let Statistics { tables, compactions, .. } = store.statistics();
+    assert_eq!((tables, compactions), (2, 1), "the table of the flush, and that of the others");
+}
+
+#[test]
 fn deletions_are_purged_after_their_grace_period() {
     let day = 86_400;
     let wall_s = 100 * day;
