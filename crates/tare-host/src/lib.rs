@@ -29,6 +29,7 @@ pub mod page_cache;
 pub mod process;
 pub mod program;
 pub mod tcp;
+pub mod tree_copy;
 pub mod undo;
 #[allow(unsafe_code, reason = "mount_setattr(2) has no safe interface")]
 pub mod user_namespace;

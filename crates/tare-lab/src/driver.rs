@@ -124,6 +124,17 @@ pub trait Driver {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError>;
 
+    /// Takes note that the workload's rows are there, written with this seed through another
+    /// connection. The default needs to know nothing of them.
+    fn assume_rows(
+        &mut self,
+        _target: TargetId,
+        _workload: &WorkloadSpec,
+        _seed: u64,
+    ) -> Result<(), PartError> {
+        Ok(())
+    }
+
     /// Returns whether the load goes on while `edge` runs, at both edges. CPU accounts that span a
     /// little more or less than the window can then be converted to the window.
     fn loads_at_edges(&self) -> bool {

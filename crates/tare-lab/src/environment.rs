@@ -294,6 +294,8 @@ pub trait DataSnapshot: fmt::Debug {
 pub struct RestoreStats {
     /// Bytes of files shared by hard links.
     pub linked_bytes: u64,
+    /// Bytes of files shared by reflinks.
+    pub cloned_bytes: u64,
     /// Bytes of files copied.
     pub copied_bytes: u64,
     pub took: Duration,

@@ -16,13 +16,16 @@
 //! compiled: a study warms it up (`lead_in`), or measures the compiler.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tare_cql::request::Settings;
 use tare_cql::wire::Consistency;
 use tare_host::exec;
+use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
 use tare_lab::system::{BackgroundWork, Instances, MemoryNeed, System};
 use tare_std::units::parse_bytes;
@@ -32,6 +35,7 @@ use super::cql::{Cells, Session, text};
 use super::instances;
 use super::java::GarbageCollections;
 use super::options::Options;
+use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport};
 
@@ -73,6 +77,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::No,
     make: |spec, client_route| {
         Ok(Box::new(Cassandra::new(Options::new(spec), client_route.clone())?))
@@ -82,6 +87,45 @@ pub(super) const INFO: SystemInfo = SystemInfo {
 /// Time limit for its start, which takes half a minute on a few CPUs of a busy machine, and more
 /// under limits.
 const READY_LIMIT: Duration = Duration::from_secs(240);
+
+/// Lines of its configuration that a data directory keeps from its first start.
+const OF_NEW_DATA: &[&str] = &[
+    "cluster_name",
+    "commitlog_directory",
+    "data_file_directories",
+    "initial_token",
+    "num_tokens",
+    "partitioner",
+    "storage_compatibility_mode",
+];
+/// The components of an SSTable that are written once. The others are small, and it may write
+/// statistics, summaries, filters and the list of components again.
+const CONSTANT: &[&str] = &[
+    "-Data.db",
+    "-Index.db",
+    "-Partitions.db",
+    "-Rows.db",
+    "-CompressionInfo.db",
+    "-Digest.crc32",
+];
+/// Its shutdown flushes all tables, so that the commit log is empty.
+static DATA: DataFiles = DataFiles {
+    mark: "data/system_schema",
+    while_running: None,
+    use_of: file_use,
+    stop: Signal::TERM,
+};
+
+/// Returns what becomes of a file in a restore. Each start writes its own configuration and log,
+/// and saved caches would have rows in memory.
+fn file_use(path: &Path) -> FileUse {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match path.iter().next().and_then(|first| first.to_str()) {
+        Some("conf" | "tmp" | "saved_caches" | COLLECTIONS) => FileUse::LeftOut,
+        Some("data") if CONSTANT.iter().any(|end| name.ends_with(end)) => FileUse::Constant,
+        _ => FileUse::Changing,
+    }
+}
 
 /// The thread pools that flush and compact.
 const POOLS: &[&str] = &[
@@ -310,6 +354,21 @@ impl Cassandra {
         words
     }
 
+    /// Returns the version that its jar is named after; empty if it has none.
+    fn version(&self) -> String {
+        let jars = JARS.iter().find_map(|name| Some((name, jar(&self.jars, name)?)));
+        let version = jars.and_then(|(name, jar)| {
+            let file = jar.file_stem()?.to_string_lossy().into_owned();
+            Some(file.strip_prefix(*name)?.trim_start_matches('-').to_string())
+        });
+        version.unwrap_or_default()
+    }
+
+    /// Returns the settings that only new data takes.
+    fn shape(&self) -> String {
+        saved_data::shape_of(&self.options.words("settings"), OF_NEW_DATA)
+    }
+
     /// Returns the directory of this Java, the parent of `bin`.
     fn home(&self) -> &Path {
         self.java.parent().and_then(Path::parent).unwrap_or(&self.java)
@@ -324,12 +383,13 @@ fn installation() -> Option<PathBuf> {
     configured.into_iter().chain([usual]).find(|directory| jars_of(directory).is_some())
 }
 
+/// The names of the jar with Cassandra, before its version.
+const JARS: &[&str] = &["cassandra-all", "apache-cassandra"];
+
 /// Returns the directory of the jars, given an installation or that directory.
 fn jars_of(directory: &Path) -> Option<PathBuf> {
     let mut places = [directory.join("lib"), directory.to_path_buf()].into_iter();
-    places.find(|place| {
-        jar(place, "cassandra-all").or_else(|| jar(place, "apache-cassandra")).is_some()
-    })
+    places.find(|place| JARS.iter().any(|name| jar(place, name).is_some()))
 }
 
 /// Returns the first jar in a directory whose name starts with `name`.
@@ -387,6 +447,10 @@ impl System for Cassandra {
                 ("tmp/README".into(), "Libraries that Java unpacks.\n".into()),
             ],
             command: self.words(cpus),
+            restored: Some(DataCheck {
+                version: ProgramVersion::Known(self.version()),
+                shape: self.shape(),
+            }),
             ..StartPlan::default()
         };
         // Debian keeps Java's configuration in /etc, with links to it.
@@ -432,6 +496,21 @@ impl System for Cassandra {
         let tasks = session
             .query("SELECT keyspace_name, table_name, kind FROM system_views.sstable_tasks")?;
         Ok(busy(&pools, &tasks))
+    }
+
+    fn can_save_data(&self) -> bool {
+        true
+    }
+
+    fn save_data(
+        &self,
+        at: &Endpoint,
+        processes: &[u32],
+        to: &Path,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        let Some(running) = DATA.of(at, processes, &self.java) else { return Ok(None) };
+        let (system, version) = (INFO.name.into(), saved_data::series(&self.version()));
+        running.save(DataStamp { system, version, shape: self.shape() }, to)
     }
 
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
@@ -539,6 +618,8 @@ mod tests {
         }
         let (_, configuration) = &plan.files[0];
         assert!(configuration.contains("num_tokens: 1\na: b\n"), "{configuration}");
+        let version = ProgramVersion::Known("5.0.9".into());
+        assert_eq!(plan.restored, Some(DataCheck { version, shape: "num_tokens=1".into() }));
         assert!(!configuration.contains("num_tokens: 16"), "{configuration}");
         let error = try_make("cassandra", &[]).err().unwrap().to_string();
         assert!(error.contains("needs directory"), "{error}");
@@ -593,6 +674,23 @@ mod tests {
         assert!(!lines(&*alone, 0).iter().any(|line| line.contains("initial_token")));
         let error = options(&[("heap", "lots")]).err().unwrap().to_string();
         assert!(error.contains("heap = \"lots\" is not a size"), "{error}");
+    }
+
+    #[test]
+    fn only_written_once_components_are_shared() {
+        let check = |path: &str, expect| assert_eq!(file_use(Path::new(path)), expect, "{path}");
+        let table = "data/tare/rows-1b/nb-3-big";
+        for component in ["Data.db", "Index.db", "CompressionInfo.db", "Digest.crc32"] {
+            check(&format!("{table}-{component}"), FileUse::Constant);
+        }
+        for component in ["Statistics.db", "Summary.db", "Filter.db", "TOC.txt"] {
+            check(&format!("{table}-{component}"), FileUse::Changing);
+        }
+        check("data/tare/rows-1b/da-3-bti-Rows.db", FileUse::Constant);
+        check("commitlog/CommitLog-8-1-Data.db", FileUse::Changing);
+        for path in ["conf", "tmp", "saved_caches", COLLECTIONS] {
+            check(path, FileUse::LeftOut);
+        }
     }
 
     #[test]

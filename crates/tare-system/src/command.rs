@@ -50,6 +50,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::No,
     make: |spec, client_route| {
         let options = Options::new(spec);

@@ -15,6 +15,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     found: None,
     options: &[],
     takes_device: true,
+    in_memory: false,
     tls: TlsSupport::No,
     make: |_, _| Ok(Box::new(Fio)),
 };

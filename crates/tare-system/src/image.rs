@@ -48,6 +48,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         readiness::LIMIT,
     ],
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::No,
     make: |spec, client_route| {
         let options = Options::new(spec);

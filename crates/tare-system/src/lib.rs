@@ -27,6 +27,7 @@ pub mod own_rows;
 mod postgres;
 mod readiness;
 mod redis;
+mod saved_data;
 mod scylla;
 mod starter;
 mod tare_db;
@@ -56,6 +57,7 @@ pub use memcached::Memcached;
 pub use options::OptionError;
 pub use postgres::Postgres;
 pub use redis::Redis;
+pub use saved_data::SavedDataError;
 pub use scylla::{Scylla, ScyllaError};
 pub use starter::{StartSystemError, start};
 pub use tare_db::{TareDb, TareDbError};
@@ -73,6 +75,8 @@ pub struct SystemInfo {
     pub options: &'static [OptionInfo],
     /// Whether its data may be a block device (storage `raw`) in place of a directory.
     pub takes_device: bool,
+    /// Whether it has no data in files, so that none can be restored.
+    pub in_memory: bool,
     /// How clients with TLS reach one that Tare starts.
     pub tls: TlsSupport,
     /// The protocol that it speaks, in the drivers' word for it: `cql`, `redis` ...

@@ -10,17 +10,21 @@
 //! cost of a commit depends on the storage layer; `innodb_flush_log_at_trx_commit` separates it.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tare_host::exec;
+use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::{BackgroundWork, Instances, System};
 
 use super::client_route::{ClientRoute, ClientRouteError};
 use super::mysql::Session;
 use super::options::{OptionError, Options};
+use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport, instances};
 
@@ -31,6 +35,7 @@ pub(super) const MARIADB: SystemInfo = SystemInfo {
     found: Some(|| found(MARIADB_PROGRAMS)),
     options: OPTIONS,
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::No,
     make: |spec, client_route| make("mariadb", MARIADB_PROGRAMS, spec, client_route),
 };
@@ -100,6 +105,32 @@ const INIT: &str = "CREATE USER IF NOT EXISTS root@'%' IDENTIFIED BY '';\n\
     GRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n\
     CREATE DATABASE IF NOT EXISTS sbtest;\n";
 const CREATE: &str = "CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\n";
+
+/// Variables that a data directory keeps from its first start
+/// (<https://mariadb.com/docs/server/server-usage/storage-engines/innodb/innodb-system-variables>).
+const OF_NEW_DATA: &[&str] = &[
+    "innodb_page_size",
+    "innodb_data_file_path",
+    "innodb_data_home_dir",
+    "innodb_log_group_home_dir",
+    "innodb_undo_directory",
+    "innodb_undo_tablespaces",
+    "innodb_checksum_algorithm",
+    "aria_log_dir_path",
+    "datadir",
+    "lower_case_table_names",
+];
+/// Pages change in place, so no file can be shared. The list of the pages that were in memory would
+/// have them read in the background of the first slices.
+static DATA: DataFiles = DataFiles {
+    mark: "server/ibdata1",
+    while_running: Some("server.pid"),
+    use_of: |path| match path.to_str() {
+        Some("server/ib_buffer_pool" | "server/ibtmp1") => FileUse::LeftOut,
+        _ => FileUse::Changing,
+    },
+    stop: Signal::TERM,
+};
 
 /// Time limit for a new data directory and the start of the server.
 const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -219,6 +250,11 @@ impl MariaDb {
         Session::open(self.client_route.connect(at.address)?, USER, limit)
     }
 
+    /// Returns the settings that only new data takes.
+    fn shape(&self) -> String {
+        saved_data::shape_of(&self.options.words("settings"), OF_NEW_DATA)
+    }
+
     /// Returns the options of every start of the server.
     fn settings_of_start(&self) -> Vec<String> {
         let option = |name: &str, default: &str| {
@@ -274,6 +310,10 @@ impl System for MariaDb {
             command: program().chain(self.settings_of_start()).collect(),
             variables: vec![("LC_ALL".into(), "C".into())],
             unprivileged: true,
+            restored: Some(DataCheck {
+                version: ProgramVersion::Printed("--version".into()),
+                shape: self.shape(),
+            }),
             ..StartPlan::default()
         };
         let share = self.statements.first().and_then(|file| file.parent());
@@ -317,6 +357,24 @@ impl System for MariaDb {
         Ok(None)
     }
 
+    fn can_save_data(&self) -> bool {
+        true
+    }
+
+    fn save_data(
+        &self,
+        at: &Endpoint,
+        processes: &[u32],
+        to: &Path,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        let Some(running) = DATA.of(at, processes, &self.program) else { return Ok(None) };
+        let version = self.session(at, ANSWER_LIMIT)?.query("SELECT VERSION()")?;
+        let version =
+            version.first().and_then(|row| row.first()).map(|text| saved_data::series(text));
+        let (system, version) = (self.name.into(), version.unwrap_or_default());
+        running.save(DataStamp { system, version, shape: self.shape() }, to)
+    }
+
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
         let rows = self.session(at, ANSWER_LIMIT)?.query(BACKGROUND)?;
         let work = |row: &Vec<String>| {
@@ -354,6 +412,9 @@ mod tests {
         assert_eq!(plan.input[0], "{data}/server/create.sql");
         assert!(plan.input[1].ends_with("_system_tables.sql"), "{:?}", plan.input);
         assert_eq!(make("mysql", &[]).name(), "mysql");
+        let pages = [("settings", "innodb_page_size=8K sync_binlog=1")];
+        let restored = plan_of(&*make("mariadb", &pages)).restored.unwrap();
+        assert_eq!(restored.shape, "innodb_page_size=8K");
     }
 
     #[test]

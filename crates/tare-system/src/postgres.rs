@@ -8,16 +8,20 @@
 //! depends on the storage layer; a study sets `synchronous_commit` and `fsync` to separate it.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::process::Signal;
+use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
 use tare_lab::system::{BackgroundWork, Instances, System};
 
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::instances;
 use super::options::Options;
+use super::saved_data::{DataCheck, DataFiles, DataStamp, ProgramVersion, SavedDataError};
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport};
 
@@ -59,6 +63,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::No,
     make: |spec, client_route| {
         let options = Options::new(spec);
@@ -79,6 +84,21 @@ const ELSEWHERE: &[&str] = &["/usr/pgsql/bin", "/usr/local/pgsql/bin", "/usr/bin
 /// Files that it needs: it reads time zones, and `initdb` looks up its user.
 const SYSTEM_FILES: &[&str] = &["/bin/sh", "/etc/passwd", "/etc/group"];
 const SYSTEM_FOLDERS: &[&str] = &["/usr/share/zoneinfo"];
+
+/// The major version of a cluster, which alone decides whether a server can use it.
+const VERSION_FILE: &str = "cluster/PG_VERSION";
+/// Pages change in place, so no file can be shared. A fast shutdown, unlike the one of SIGTERM,
+/// does not wait for the clients
+/// (<https://www.postgresql.org/docs/current/server-shutdown.html>).
+static DATA: DataFiles = DataFiles {
+    mark: VERSION_FILE,
+    while_running: Some("cluster/postmaster.pid"),
+    use_of: |path| match path.to_str() {
+        Some("cluster/postmaster.opts") => FileUse::LeftOut,
+        _ => FileUse::Changing,
+    },
+    stop: Signal::INT,
+};
 
 /// Time limit for creating a new cluster and starting the server.
 const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -201,6 +221,10 @@ impl System for Postgres {
             unprivileged: true,
             // A killed server leaves the shared memory segment by which it detects another server.
             own_ipc: true,
+            restored: Some(DataCheck {
+                version: ProgramVersion::Printed("--version".into()),
+                shape: String::new(),
+            }),
             ..StartPlan::default()
         };
         let there = SYSTEM_FILES.iter().map(PathBuf::from).filter(|path| path.is_file());
@@ -235,6 +259,26 @@ impl System for Postgres {
         session.query("CHECKPOINT")?;
         let workers = session.query(WORKERS)?;
         Ok(workers.first().map(|worker| worker.join(": ")))
+    }
+
+    fn can_save_data(&self) -> bool {
+        true
+    }
+
+    fn save_data(
+        &self,
+        at: &Endpoint,
+        processes: &[u32],
+        to: &Path,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        let Some(running) = DATA.of(at, processes, &self.directory().join("postgres")) else {
+            return Ok(None);
+        };
+        let path = running.folder().join(VERSION_FILE);
+        let version = std::fs::read_to_string(&path)
+            .map_err(|source| SavedDataError::Read { path, source })?;
+        let (system, version) = (INFO.name.into(), version.trim().into());
+        running.save(DataStamp { system, version, shape: String::new() }, to)
     }
 
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {

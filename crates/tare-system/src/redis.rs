@@ -4,17 +4,27 @@
 //! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>). Nothing is saved to disk
 //! unless the study sets `appendonly`, because a snapshot forks the process in the middle of a
 //! slice.
+//!
+//! Its data is saved as a snapshot of all keys (`SAVE`), and read at the start. A server that logs
+//! its writes reads its log instead, so it gets the snapshot by the name of the log, as which every
+//! version since 4.0 takes it.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
 
+use rustix::process::Signal;
+use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::{BackgroundWork, Instances, System};
 
 use super::certificate::{CERTIFICATE_FILE, KEY_FILE, ServerCertificate};
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
+use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport, instances};
 
@@ -25,6 +35,7 @@ pub(super) const REDIS: SystemInfo = SystemInfo {
     found: Some(|| super::program("redis-server", "apt-get install redis-server")),
     options: OPTIONS,
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::Alone,
     make: |spec, client_route| make("redis", spec, client_route),
 };
@@ -86,6 +97,24 @@ const BUSY: &[&str] = &[
 /// Those of them that fork a process, which copies every page that changes meanwhile.
 const FORKS: &[&str] = &["rdb_bgsave_in_progress", "aof_rewrite_in_progress"];
 
+/// The snapshot of all keys, and the log of writes, by their default names.
+const SNAPSHOT: &str = "dump.rdb";
+const LOG: &str = "appendonly.aof";
+/// Words of the command line that give these files other names or places.
+const PLACES: &[&str] = &["--dir", "--dbfilename", "--appendfilename", "--appenddirname"];
+/// Time limit for writing the snapshot.
+const SAVE_LIMIT: Duration = Duration::from_secs(300);
+/// A log that is written on begins with the snapshot, so that is not shared.
+static DATA: DataFiles = DataFiles {
+    mark: SNAPSHOT,
+    while_running: None,
+    use_of: |path| match path.to_str() {
+        Some(SNAPSHOT) => FileUse::Changing,
+        _ => FileUse::LeftOut,
+    },
+    stop: Signal::TERM,
+};
+
 /// Redis or Valkey with the options of a study.
 #[derive(Clone, Debug)]
 pub struct Redis {
@@ -106,6 +135,35 @@ fn make(
 }
 
 impl Redis {
+    /// Returns the name on PATH or the path of the server.
+    fn program(&self) -> String {
+        self.options.text_or("program", &format!("{}-server", self.name)).to_string()
+    }
+
+    /// Returns whether it writes a log, which it then reads at its start in place of a snapshot.
+    fn has_log(&self) -> bool {
+        let words = self.options.words("arguments");
+        // The last one of a command line counts.
+        let last = words.windows(2).rfind(|pair| pair[0] == "--appendonly");
+        last.map_or(self.options.text_or("appendonly", "no") != "no", |pair| pair[1] != "no")
+    }
+
+    /// Returns the words of its command line by which it finds its data elsewhere.
+    fn places(&self) -> String {
+        let words = self.options.words("arguments");
+        let pairs = words.windows(2).filter(|pair| PLACES.contains(&pair[0].as_str()));
+        pairs.map(|pair| pair.join(" ")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Writes all keys into a snapshot.
+    fn write_snapshot(&self, at: &Endpoint) -> Result<(), ClientRouteError> {
+        let mut line = open(&self.client_route, at.address)?;
+        line.limit(SAVE_LIMIT);
+        line.send("SAVE", b"SAVE\r\n")?;
+        let answer = line.line()?;
+        if answer == "+OK" { Ok(()) } else { Err(line.unexpected_answer(answer)) }
+    }
+
     /// Reads `INFO` as (name, value).
     fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
         info(&self.client_route, at.address)
@@ -118,8 +176,7 @@ impl System for Redis {
     }
 
     fn launch(&self, _cpus: usize) -> Launch {
-        let default = format!("{}-server", self.name);
-        let name = self.options.text_or("program", &default).to_string();
+        let name = self.program();
         let mut command = ["{program}", "--bind", "{listen}"].map(String::from).to_vec();
         let certificate = self.client_route.certificate.as_deref();
         command.extend(match certificate {
@@ -141,7 +198,11 @@ impl System for Redis {
         }
         command.extend(self.options.words("arguments"));
         let files = certificate.map(ServerCertificate::files).unwrap_or_default();
-        let arguments = StartPlan { files, command, ..StartPlan::default() }.arguments();
+        let version = ProgramVersion::Printed("--version".into());
+        let restored = Some(DataCheck { version, shape: self.places() });
+        let renamed = self.has_log().then(|| (SNAPSHOT.into(), LOG.into())).into_iter().collect();
+        let plan = StartPlan { files, command, restored, renamed, ..StartPlan::default() };
+        let arguments = plan.arguments();
         let program = HostProgram { name, ..HostProgram::default() };
         Launch { arguments, program: Some(program), ..Launch::default() }
     }
@@ -167,6 +228,31 @@ impl System for Redis {
     fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
         let info = self.info(at)?;
         Ok(busy(&info))
+    }
+
+    fn can_save_data(&self) -> bool {
+        true
+    }
+
+    fn save_data(
+        &self,
+        at: &Endpoint,
+        processes: &[u32],
+        to: &Path,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        // A snapshot elsewhere would not be read by a start that looks for it here.
+        if !self.places().is_empty() {
+            return Ok(None);
+        }
+        let info = self.info(at)?;
+        let version = |name: &str| info.iter().find(|(own, _)| own == name).map(|(_, value)| value);
+        let version = version("valkey_version").or_else(|| version("redis_version"));
+        let version = version.map(|version| saved_data::series(version)).unwrap_or_default();
+        self.write_snapshot(at)?;
+        let Some(running) = DATA.of(at, processes, Path::new(&self.program())) else {
+            return Ok(None);
+        };
+        running.save(DataStamp { system: self.name.into(), version, shape: String::new() }, to)
     }
 
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
@@ -326,7 +412,7 @@ fn busy(info: &[(String, String)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{command_of, make};
+    use crate::tests::{command_of, make, plan_of};
 
     #[test]
     fn forks_and_evictions_are_background_work() {
@@ -368,6 +454,21 @@ mod tests {
         let expect = "--appendonly yes --appendfsync always --io-threads 2 --hz 20";
         assert!(command_of(&*system).ends_with(expect));
         assert_eq!(system.launch(1).program.unwrap().name, "valkey-server");
+    }
+
+    #[test]
+    fn log_gets_the_restored_snapshot() {
+        let renamed = |options: &[(&str, &str)]| plan_of(&*make("redis", options)).renamed;
+        let to_log = [(SNAPSHOT.to_string(), LOG.to_string())];
+        assert_eq!(renamed(&[]), []);
+        assert_eq!(renamed(&[("appendonly", "everysec")]), to_log);
+        assert_eq!(renamed(&[("arguments", "--appendonly yes")]), to_log);
+        assert_eq!(renamed(&[("appendonly", "always"), ("arguments", "--appendonly no")]), []);
+        let shape =
+            |options: &[(&str, &str)]| plan_of(&*make("redis", options)).restored.unwrap().shape;
+        assert_eq!(shape(&[("arguments", "--hz 20")]), "");
+        let elsewhere = [("arguments", "--hz 20 --dbfilename x.rdb")];
+        assert_eq!(shape(&elsewhere), "--dbfilename x.rdb");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
 use super::image_start::{ImageProgram, ImageStartError, User};
+use super::saved_data::{self, DataCheck, DataStamp, ProgramVersion, SavedDataError};
 
 /// The subcommand that starts a system.
 pub(crate) const COMMAND: &str = "start-system";
@@ -38,7 +39,8 @@ const INPUT: &str = "input";
 pub(crate) struct StartPlan {
     /// Files in the data directory: name and content.
     pub(crate) files: Vec<(String, String)>,
-    /// Commands to run to their end before the program, one after the other.
+    /// Commands that make new data: they run to their end before the program, one after the other,
+    /// unless data was restored.
     pub(crate) before: Vec<Vec<String>>,
     /// Files whose contents those commands read as their standard input, one after the other.
     pub(crate) input: Vec<String>,
@@ -47,6 +49,10 @@ pub(crate) struct StartPlan {
     pub(crate) command: Vec<String>,
     /// Additional environment variables.
     pub(crate) variables: Vec<(String, String)>,
+    /// What restored data has to agree with. `None`: none can be restored.
+    pub(crate) restored: Option<DataCheck>,
+    /// Files of restored data that get other names.
+    pub(crate) renamed: Vec<(String, String)>,
     /// Run as nobody if Tare is root, because some programs refuse to be root.
     pub(crate) unprivileged: bool,
     /// Run in an own System V IPC namespace instead of the host's, so that nothing it creates there
@@ -77,6 +83,8 @@ pub enum StartSystemError {
     Failed { program: String, status: ExitStatus, said: String },
     #[error("the start plan has an empty command")]
     NoCommand,
+    #[error(transparent)]
+    SavedData(#[from] SavedDataError),
 }
 
 impl StartPlan {
@@ -115,6 +123,7 @@ fn prepare(
     // On a container's own root the directory does not exist yet.
     fs::create_dir_all(data)
         .map_err(|source| StartSystemError::Write { path: data.into(), source })?;
+    let stamp = DataStamp::read(data)?.zip(plan.restored.as_ref());
     for (name, content) in &plan.files {
         let path = data.join(name);
         let fail = |source| StartSystemError::Write { path: path.clone(), source };
@@ -138,15 +147,12 @@ fn prepare(
         #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
         let _ = rustix::thread::unshare(UnshareFlags::NEWIPC);
     }
-    for words in &plan.before {
-        let (program, mut command) = command(words, plan, data, user)?;
-        command.stdin(input(&plan.input, data)?);
-        let run = |source| StartSystemError::Run { program: program.clone(), source };
-        let output = command.output().map_err(run)?;
-        if !output.status.success() {
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said).trim().replace('\n', " | ");
-            return Err(StartSystemError::Failed { program, status: output.status, said });
+    match stamp {
+        Some((stamp, wanted)) => accept(&stamp, wanted, plan, data, user)?,
+        None => {
+            for words in &plan.before {
+                run(words, plan, data, user)?;
+            }
         }
     }
     match image {
@@ -160,6 +166,54 @@ fn prepare(
             Ok((program, command))
         }
     }
+}
+
+/// Runs a command of a plan to its end. Returns what it printed.
+fn run(
+    words: &[String],
+    plan: &StartPlan,
+    data: &Path,
+    user: Option<User>,
+) -> Result<String, StartSystemError> {
+    let (program, mut command) = command(words, plan, data, user)?;
+    command.stdin(input(&plan.input, data)?);
+    let run = |source| StartSystemError::Run { program: program.clone(), source };
+    let output = command.output().map_err(run)?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    match output.status.success() {
+        true => Ok(said),
+        false => {
+            let said = said.trim().replace('\n', " | ");
+            Err(StartSystemError::Failed { program, status: output.status, said })
+        }
+    }
+}
+
+/// Checks that the program of a plan may be started on restored data, and gives the data's files
+/// the names that the plan has for them.
+fn accept(
+    stamp: &DataStamp,
+    wanted: &DataCheck,
+    plan: &StartPlan,
+    data: &Path,
+    user: Option<User>,
+) -> Result<(), StartSystemError> {
+    let version = match &wanted.version {
+        ProgramVersion::Known(version) => version.clone(),
+        ProgramVersion::Printed(argument) => {
+            let program = plan.command.first().ok_or(StartSystemError::NoCommand)?;
+            let asked = StartPlan { input: Vec::new(), ..plan.clone() };
+            let said = run(&[program.clone(), argument.clone()], &asked, data, user)?;
+            saved_data::printed_version(&said).to_string()
+        }
+    };
+    stamp.check(&version, &wanted.shape)?;
+    for (from, to) in &plan.renamed {
+        let path = data.join(to);
+        fs::rename(data.join(from), &path)
+            .map_err(|source| StartSystemError::Write { path, source })?;
+    }
+    Ok(())
 }
 
 /// Returns the contents of several files as the standard input of a command: a file without a name,
@@ -234,10 +288,60 @@ mod tests {
             unprivileged: true,
             own_ipc: true,
             from_image: false,
+            restored: Some(DataCheck {
+                version: ProgramVersion::Printed("--version".into()),
+                shape: "pages=4".into(),
+            }),
+            renamed: vec![("dump".into(), "log".into())],
         };
         let arguments = plan.arguments();
         assert_eq!(arguments[..3], words(&[COMMAND, "--data", "{data}"]));
         assert_eq!(serde_json::from_str::<StartPlan>(&arguments[3]).unwrap(), plan);
+    }
+
+    #[test]
+    fn restored_data_is_checked_and_not_made_anew() {
+        let data = tempfile::tempdir().unwrap();
+        let program = data.path().join("program");
+        fs::write(&program, "#!/bin/sh\necho program version 9.1.3 of today\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, executable).unwrap();
+        let check = |version| DataCheck { version, shape: "pages=4".into() };
+        let plan = StartPlan {
+            before: vec![words(&["/nowhere/init"])],
+            command: vec![program.to_string_lossy().into_owned()],
+            restored: Some(check(ProgramVersion::Printed("--version".into()))),
+            renamed: vec![("dump".into(), "log".into())],
+            ..StartPlan::default()
+        };
+        let fails = |plan: &StartPlan| prepare(plan, data.path(), None).unwrap_err().to_string();
+        assert_eq!(fails(&plan), "cannot run /nowhere/init", "without a stamp the data is new");
+        let stamp = |version: &str| {
+            let stamp = format!(r#"{{"system":"x","version":"{version}","shape":"pages=4"}}"#);
+            fs::write(data.path().join("saved-data.json"), stamp).unwrap();
+        };
+        stamp("9.2");
+        let expect = "the restored data is of x 9.2, and the program here is 9.1.3;";
+        assert!(fails(&plan).starts_with(expect), "{}", fails(&plan));
+        stamp("9.1");
+        let other = StartPlan {
+            restored: Some(DataCheck {
+                shape: "pages=16".into(),
+                ..check(plan.restored.clone().unwrap().version)
+            }),
+            ..plan.clone()
+        };
+        assert!(fails(&other).contains("made with \"pages=4\""), "{}", fails(&other));
+        assert!(fails(&plan).ends_with("/log"), "nothing to rename: {}", fails(&plan));
+        fs::write(data.path().join("dump"), "rows").unwrap();
+        prepare(&plan, data.path(), None).unwrap();
+        assert_eq!(fs::read_to_string(data.path().join("log")).unwrap(), "rows");
+        let known = StartPlan {
+            restored: Some(check(ProgramVersion::Known("9.1.0".into()))),
+            renamed: Vec::new(),
+            ..plan
+        };
+        prepare(&known, data.path(), None).unwrap();
     }
 
     #[test]

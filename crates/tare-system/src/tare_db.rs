@@ -50,6 +50,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::Beside,
     make: |spec, client_route| {
         let given = Options::new(spec);
@@ -102,6 +103,7 @@ impl DataSnapshot for Snapshot {
         let copied = snapshot::put(&self.folder, to, Sharing::Wanted)?;
         Ok(RestoreStats {
             linked_bytes: copied.linked_bytes,
+            cloned_bytes: 0,
             copied_bytes: copied.copied_bytes,
             took: began.elapsed(),
         })

@@ -45,12 +45,14 @@ pub(crate) fn vocabulary() -> Vocabulary {
     let system = |system: &tare_system::SystemInfo| KnownPart {
         name: system.name.into(),
         options: options_of(system.options),
+        in_memory: system.in_memory,
     };
     let runtimes = tare_env::runtime::words().into_iter();
-    let fake = KnownPart { name: fake::NAME.into(), options: Vec::new() };
+    let fake = KnownPart { name: fake::NAME.into(), options: Vec::new(), ..KnownPart::default() };
     let driver = |driver: &tare_driver::DriverInfo| KnownPart {
         name: driver.name.into(),
         options: options_of(driver.options),
+        ..KnownPart::default()
     };
     // A workload that cannot be read is unknown; the tests of tare-load read them all.
     let workload = |shipped: &tare_load::workload::shipped::Shipped| {
@@ -62,7 +64,11 @@ pub(crate) fn vocabulary() -> Vocabulary {
         host_groups: tare_tune::knobs::names().into_iter().map(String::from).collect(),
         storages: tare_env::storage::ALL
             .iter()
-            .map(|kind| KnownPart { name: kind.name.into(), options: options(kind.options) })
+            .map(|kind| KnownPart {
+                name: kind.name.into(),
+                options: options(kind.options),
+                ..KnownPart::default()
+            })
             .collect(),
         vm: options(tare_env::runtime::vm::OPTIONS),
         sandbox: tare_env::runtime::gvisor::OPTIONS

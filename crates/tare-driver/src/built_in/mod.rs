@@ -203,6 +203,20 @@ impl Driver for TareLoad {
         Ok(())
     }
 
+    fn assume_rows(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        seed: u64,
+    ) -> Result<(), PartError> {
+        let order = Order::Rows { target, workload: workload.clone(), seed };
+        self.request("rows", &order, GRACE, |answer, _| match answer {
+            Answer::Populated => Ok(Some(())),
+            other => Err(other),
+        })?;
+        Ok(())
+    }
+
     fn run(
         &mut self,
         target: TargetId,

@@ -297,16 +297,26 @@ impl MultiLoader {
         }
         result?;
         for (workload, seed) in rows {
-            let order = |(index, theirs): &(usize, TargetId)| {
-                (*index, Order::Rows { target: *theirs, workload: workload.clone(), seed })
-            };
-            let orders: Vec<_> = opened.iter().map(order).collect();
-            self.ask(&orders, "rows", GRACE, |_, answer| match answer {
-                Answer::Populated => Ok(true),
-                other => Err(other),
-            })?;
+            self.tell_rows(&opened, &workload, seed)?;
         }
         Ok(())
+    }
+
+    /// Tells loaders, each with its number of the target, that the rows of a workload are there.
+    fn tell_rows(
+        &mut self,
+        opened: &[(usize, TargetId)],
+        workload: &WorkloadSpec,
+        seed: u64,
+    ) -> Result<(), LoaderError> {
+        let order = |(index, theirs): &(usize, TargetId)| {
+            (*index, Order::Rows { target: *theirs, workload: workload.clone(), seed })
+        };
+        let orders: Vec<_> = opened.iter().map(order).collect();
+        self.ask(&orders, "rows", GRACE, |_, answer| match answer {
+            Answer::Populated => Ok(true),
+            other => Err(other),
+        })
     }
 }
 
@@ -368,6 +378,23 @@ impl Driver for MultiLoader {
         self.connect_lost()?;
         self.open_missing(target)?;
         self.write_rows(target, workload, seed, progress)?;
+        self.targets.get_mut(target)?.rows.push((workload.clone(), seed));
+        Ok(())
+    }
+
+    fn assume_rows(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        seed: u64,
+    ) -> Result<(), PartError> {
+        self.connect_lost()?;
+        self.open_missing(target)?;
+        let loaders = self.loaders.iter().enumerate();
+        let opened =
+            loaders.filter_map(|(index, loader)| Some((index, *loader.opened.get(&target)?)));
+        let opened: Vec<_> = opened.collect();
+        self.tell_rows(&opened, workload, seed)?;
         self.targets.get_mut(target)?.rows.push((workload.clone(), seed));
         Ok(())
     }

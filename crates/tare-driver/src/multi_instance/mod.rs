@@ -115,6 +115,16 @@ impl Driver for MultiInstance {
         Ok(())
     }
 
+    fn assume_rows(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        seed: u64,
+    ) -> Result<(), PartError> {
+        let mut each = self.each(target)?;
+        each.try_for_each(|(driver, target)| driver.assume_rows(target, workload, seed))
+    }
+
     fn loads_at_edges(&self) -> bool {
         self.drivers.iter().all(|driver| driver.loads_at_edges())
     }

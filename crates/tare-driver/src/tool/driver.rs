@@ -335,7 +335,7 @@ pub(super) fn rounded(operations: f64) -> u64 {
 
 impl<T: Tool> ToolDriver<T> {
     /// Takes note that the rows of a workload are there.
-    pub(super) fn assume_rows(
+    pub(super) fn note_rows(
         &mut self,
         target: TargetId,
         workload: &WorkloadSpec,
@@ -360,7 +360,7 @@ impl<T: Tool> ToolDriver<T> {
             let mut at = ToolTarget { tool, address, placement, all: 1, progress };
             self.tool.populate(&mut at, &options)?;
         }
-        self.assume_rows(target, workload)
+        self.note_rows(target, workload)
     }
 }
 
@@ -389,6 +389,15 @@ impl<T: Tool> Driver for ToolDriver<T> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
         Ok(self.write_rows(target, workload, progress)?)
+    }
+
+    fn assume_rows(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        _seed: u64,
+    ) -> Result<(), PartError> {
+        Ok(self.note_rows(target, workload)?)
     }
 
     fn run(

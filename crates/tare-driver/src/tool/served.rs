@@ -119,7 +119,7 @@ impl<T: Tool> AgentDriver for ServedTool<T> {
         target: TargetId,
         Rows { workload, .. }: &Rows,
     ) -> Result<(), PartError> {
-        Ok(self.driver.assume_rows(target, workload)?)
+        Ok(self.driver.note_rows(target, workload)?)
     }
 
     fn prepare(

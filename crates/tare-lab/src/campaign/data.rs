@@ -15,7 +15,7 @@ use super::{Campaign, CampaignError, Event, Stage};
 use crate::driver::TargetId;
 use crate::environment::{LayerState, RestoreStats};
 use crate::schedule;
-use crate::study::DataStart;
+use crate::study::{DataStart, Study, WorkloadSpec};
 
 /// Name of the layer state that records how an environment received its data.
 pub(super) const DATA: &str = "data";
@@ -57,18 +57,22 @@ impl Campaign<'_, '_> {
         Ok(())
     }
 
+    /// Tells the driver that an environment has the rows of all workloads.
+    pub(super) fn assume_data(&mut self, target: TargetId) -> Result<(), StartError> {
+        for (workload, seed) in rows_to_write(self.study, self.seed) {
+            let noted = self.parts.driver.assume_rows(target, workload, seed);
+            noted.map_err(|source| StartError::Part { step: "use the data of", source })?;
+        }
+        Ok(())
+    }
+
     /// Lets the driver write the rows of all workloads.
     pub(super) fn load_data(
         &mut self,
         target: TargetId,
         environment: &str,
     ) -> Result<(), StartError> {
-        for (number, workload) in self.study.workloads.iter().enumerate() {
-            let before = &self.study.workloads[..number];
-            if before.iter().any(|other| workload.has_rows_of(other)) {
-                continue;
-            }
-            let seed = schedule::rows_seed(self.seed, number);
+        for (workload, seed) in rows_to_write(self.study, self.seed) {
             let observer = &mut *self.observer;
             let mut progress = |done, all| {
                 let workload = workload.name.as_str();
@@ -84,6 +88,16 @@ impl Campaign<'_, '_> {
     }
 }
 
+/// Returns the workloads whose rows are written, the first of those that have the same, each with
+/// the seed of its rows.
+fn rows_to_write(study: &Study, seed: u64) -> Vec<(&WorkloadSpec, u64)> {
+    let all = &study.workloads;
+    let is_first =
+        |number: &usize| !all[..*number].iter().any(|other| all[*number].has_rows_of(other));
+    let numbers = (0..all.len()).filter(is_first);
+    numbers.map(|number| (&all[number], schedule::rows_seed(seed, number))).collect()
+}
+
 /// Returns the layer state about an environment's data, if the study requests restored data.
 pub(super) fn state(wanted: DataStart, restored: Option<RestoreStats>) -> Option<LayerState> {
     if wanted == DataStart::Loaded {
@@ -91,12 +105,18 @@ pub(super) fn state(wanted: DataStart, restored: Option<RestoreStats>) -> Option
     }
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let found = match restored {
-        Some(RestoreStats { linked_bytes, copied_bytes, took }) => format!(
-            "restored in {:.1} ms: {:.1} MiB shared by hard links, {:.1} MiB copied",
-            took.as_secs_f64() * 1e3,
-            mib(linked_bytes),
-            mib(copied_bytes)
-        ),
+        Some(RestoreStats { linked_bytes, cloned_bytes, copied_bytes, took }) => {
+            let cloned = match cloned_bytes {
+                0 => String::new(),
+                bytes => format!("{:.1} MiB by reflinks, ", mib(bytes)),
+            };
+            format!(
+                "restored in {:.1} ms: {:.1} MiB shared by hard links, {cloned}{:.1} MiB copied",
+                took.as_secs_f64() * 1e3,
+                mib(linked_bytes),
+                mib(copied_bytes)
+            )
+        }
         None => "loaded by the driver".into(),
     };
     // In force either way: loaded and restored rows are the same.

@@ -206,7 +206,9 @@ impl Campaign<'_, '_> {
         }
         let restored = running.environment.restored();
         record.layers.extend(data::state(self.study.schedule.data, restored));
-        if restored.is_none() && !self.has_rows(index) {
+        if restored.is_some() {
+            self.assume_data(target)?;
+        } else if !self.has_rows(index) {
             self.load_data(target, &spec.name)?;
         }
         self.members[index].has_rows = true;

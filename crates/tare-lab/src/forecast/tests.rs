@@ -43,7 +43,8 @@ latency_share = 0
 "#;
 
 fn study(budget: Duration) -> Study {
-    let part = || vec![KnownPart { name: "fake".into(), options: Vec::new() }];
+    let part =
+        || vec![KnownPart { name: "fake".into(), options: Vec::new(), ..KnownPart::default() }];
     let vocabulary = Vocabulary {
         runtimes: vec!["fake".into()],
         systems: part(),

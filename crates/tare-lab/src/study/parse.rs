@@ -168,7 +168,8 @@ fn read(
         root.text("baseline")?.ok_or_else(|| root.missing("baseline"))?;
     let driver = driver(&root, vocabulary)?;
     let (system, hosts) = system(&root, vocabulary)?;
-    let schedule = schedule(&root)?;
+    let has_files = vocabulary.systems.iter().any(|one| one.name == system.name && !one.in_memory);
+    let schedule = schedule(&root, has_files)?;
     let cpus = cpus(&root)?;
     let environments = environments::read(&root, source, vocabulary, &system)?;
     let names: Vec<String> = environments.iter().map(|one| one.name.clone()).collect();
@@ -311,7 +312,8 @@ fn system(
     }
 }
 
-fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
+/// Reads the schedule of a study whose system has its data in files, or has none.
+fn schedule(root: &Table<'_>, has_files: bool) -> Result<ScheduleSpec, StudyError> {
     let empty = DeTable::new();
     let table = match root.table("schedule", SCHEDULE_KEYS)? {
         Some(table) => table,
@@ -324,6 +326,11 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
     };
     let starts = ["loaded".to_string(), "restored".to_string()];
     let data = match (table.word("data", &starts)?.as_deref(), kind) {
+        (Some("restored"), _) if !has_files => {
+            let why = "the system has no data in files, so the driver loads it after each start";
+            return Err(table.need("data")?.bad_value(why));
+        }
+        (None, ScheduleKind::Trials) if !has_files => DataStart::Loaded,
         (Some("restored"), _) | (None, ScheduleKind::Trials) => DataStart::Restored,
         _ => DataStart::Loaded,
     };

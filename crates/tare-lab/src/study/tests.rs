@@ -12,13 +12,14 @@ pub(super) fn vocabulary() -> Vocabulary {
         runtimes: words(&["process", "oci:*", "containerd", "docker", "docker:*"]),
         host_groups: words(&["disk", "network"]),
         storages: vec![
-            KnownPart { name: "directory".into(), options: vec![] },
+            KnownPart { name: "directory".into(), options: vec![], ..KnownPart::default() },
             KnownPart {
                 name: "ext4".into(),
                 options: vec![
                     KnownOption { name: "size".into(), values: vec![] },
                     KnownOption { name: "journal".into(), values: words(&["ordered", "data"]) },
                 ],
+                ..KnownPart::default()
             },
         ],
         vm: vec![KnownOption { name: "vcpus".into(), values: vec![] }],
@@ -33,15 +34,17 @@ pub(super) fn vocabulary() -> Vocabulary {
                     values: words(&["auto", "yes", "no"]),
                 },
             ],
+            ..KnownPart::default()
         }],
         drivers: vec![
-            KnownPart { name: "tare-load".into(), options: vec![] },
+            KnownPart { name: "tare-load".into(), options: vec![], ..KnownPart::default() },
             KnownPart {
                 name: "fio".into(),
                 options: vec![
                     KnownOption { name: "rw".into(), values: words(&["randread", "write"]) },
                     KnownOption { name: "iodepth".into(), values: vec![] },
                 ],
+                ..KnownPart::default()
             },
         ],
         workloads: vec![KnownWorkload { name: "ycsb-a".into(), text: None, rows: 1_000_000 }],
@@ -872,4 +875,23 @@ fn every_loader_gets_a_part_of_the_workload() {
         assert!(error.contains("is 1; it must be at least 2, one for each loader"), "{error}");
         read(&text(2));
     }
+}
+
+#[test]
+fn data_in_memory_cannot_be_restored() {
+    let mut vocabulary = vocabulary();
+    vocabulary.systems[0].in_memory = true;
+    let read = |schedule: &str| {
+        let text = GOOD.replace("rounds = 9", schedule);
+        parse(&text, "s.toml", &vocabulary).map(|study| study.schedule.data)
+    };
+    assert_eq!(read("kind = \"trials\"").unwrap(), DataStart::Loaded);
+    for schedule in ["data = \"restored\"", "kind = \"trials\"\ndata = \"restored\""] {
+        let error = read(schedule).unwrap_err().to_string();
+        assert!(error.contains("the system has no data in files"), "{error}");
+    }
+    vocabulary.systems[0].in_memory = false;
+    let text = GOOD.replace("rounds = 9", "kind = \"trials\"");
+    let study = parse(&text, "s.toml", &vocabulary).unwrap();
+    assert_eq!(study.schedule.data, DataStart::Restored);
 }

@@ -39,6 +39,8 @@ pub struct KnownWorkload {
 pub struct KnownPart {
     pub name: String,
     pub options: Vec<KnownOption>,
+    /// Whether it is a system that has no data in files, so that none can be restored.
+    pub in_memory: bool,
 }
 
 /// An option and its valid values. Without values, any text, number or flag is valid.

@@ -86,6 +86,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
+    in_memory: false,
     tls: TlsSupport::No,
     make: |spec, client_route| Ok(Box::new(Scylla::new(Options::new(spec), client_route.clone())?)),
 };

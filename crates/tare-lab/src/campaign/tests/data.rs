@@ -24,7 +24,7 @@ struct FakeSnapshot;
 impl DataSnapshot for FakeSnapshot {
     fn restore(&self, _to: &Path) -> Result<RestoreStats, PartError> {
         let took = Duration::from_millis(3);
-        Ok(RestoreStats { linked_bytes: 5 << 20, copied_bytes: 1 << 10, took })
+        Ok(RestoreStats { linked_bytes: 5 << 20, cloned_bytes: 0, copied_bytes: 1 << 10, took })
     }
 }
 
