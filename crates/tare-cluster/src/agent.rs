@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
+use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions, ReachOptions};
 use tare_host::{error_line, facts};
 use tare_lab::PartError;
 use tare_lab::cpus::CpuPlan;
@@ -232,7 +232,9 @@ impl Agent<'_> {
             program: self.options.program.clone(),
             cpus: plan.clone(),
             destroy: opening.destroy.clone(),
-            reach: opening.reach.map(IpAddr::V4),
+            reach: opening
+                .reach
+                .map(|address| ReachOptions { address: address.into(), from_cluster: false }),
         })
         .map_err(OrderError::from)?;
         let (probes, missing) = tare_probe::open_all(&Roots::default(), &ProbeCpus::new(&plan));

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use tare_env::{EnvironmentFactory, FactoryOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions, ReachOptions};
 use tare_lab::environment::{CpuPlan, Launch, StorageSpec};
 use tare_testkit::EnvironmentBuilder;
 
@@ -235,7 +235,10 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
         cpus,
         destroy: Vec::new(),
         // The address at which a test reaches the systems from outside.
-        reach: std::env::var("STAND_IN_REACH").ok().and_then(|text| text.parse().ok()),
+        reach: std::env::var("STAND_IN_REACH")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .map(|address| ReachOptions { address, from_cluster: false }),
     })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };

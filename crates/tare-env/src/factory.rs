@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::AtomicU32;
 
 use tare_host::cgroup::{CgroupError, Layout};
 use tare_host::journal::{Entry, Journal, JournalError};
@@ -21,7 +20,7 @@ use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
 use crate::layer::limits;
 use crate::multi_instance::{self, MultiInstance};
 use crate::neighbour::EnvironmentWithNeighbours;
-use crate::reach::Reach;
+use crate::reach::{Reach, ReachOptions};
 use crate::rootfs::Roots;
 use crate::run_context::{RunContext, SharedContext};
 use crate::runtime;
@@ -40,9 +39,8 @@ pub struct FactoryOptions {
     pub cpus: CpuPlan,
     /// Block devices that the user allows Tare to overwrite. Storage layers overwrite no others.
     pub destroy: Vec<PathBuf>,
-    /// The address of this host at which other hosts reach the systems: loaders, and the instances
-    /// of a system there. `None`: only the client of this host loads them.
-    pub reach: Option<IpAddr>,
+    /// `None`: only the client of this host loads the systems.
+    pub reach: Option<ReachOptions>,
 }
 
 /// Why a run could not start.
@@ -107,7 +105,6 @@ impl EnvironmentFactory {
                     reach,
                     roots: Roots::default(),
                     environments,
-                    loaders_reach_pods: AtomicBool::new(false),
                 };
                 let context = Arc::new(RunContext::new(common, cpus));
                 Ok(Self { context, host: None, tuned_already: None })
@@ -122,7 +119,7 @@ impl EnvironmentFactory {
     fn make_shared_parts(
         journal: &Journal,
         state: &Path,
-        reach: Option<IpAddr>,
+        reach: Option<ReachOptions>,
     ) -> Result<(PathBuf, Layout, Client, Option<Reach>), FactoryError> {
         let state = fs::canonicalize(state)
             .map_err(|source| FactoryError::Work { path: state.into(), source })?;
@@ -136,7 +133,7 @@ impl EnvironmentFactory {
         let cgroups = Layout::read(Path::new("/proc"))?;
         cgroups.make_root(journal)?;
         let client = Client::make(journal)?;
-        let reach = reach.map(|address| Reach::open(address, journal, &client)).transpose()?;
+        let reach = reach.map(|options| Reach::open(options, journal, &client)).transpose()?;
         Ok((work, cgroups, client, reach))
     }
 
@@ -231,12 +228,6 @@ impl EnvironmentFactory {
     /// Returns the run's id: four hexadecimal digits.
     pub fn run(&self) -> &str {
         self.context.run()
-    }
-
-    /// States that all loaders on other hosts are in the cluster of this node, so that they reach
-    /// pods.
-    pub fn loaders_reach_pods(&self) {
-        self.context.set_loaders_reach_pods();
     }
 
     pub fn context(&self) -> &Arc<RunContext> {

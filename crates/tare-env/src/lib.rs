@@ -31,3 +31,4 @@ pub mod undo;
 pub use factory::{EnvironmentFactory, FactoryError, FactoryOptions, PROGRAMS};
 pub use instance_slot::Peers;
 pub use kubernetes::namespace_entry;
+pub use reach::ReachOptions;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tare_host::cgroup::Layout;
 use tare_host::journal::Journal;
@@ -47,8 +47,6 @@ pub(crate) struct SharedContext {
     pub(crate) reach: Option<Reach>,
     pub(crate) roots: Roots,
     pub(crate) environments: AtomicU32,
-    /// Whether loaders on other hosts are in the cluster of this node.
-    pub(crate) loaders_reach_pods: AtomicBool,
 }
 
 impl RunContext {
@@ -132,12 +130,7 @@ impl RunContext {
 
     /// Returns whether the client, or all loaders on other hosts, reach pods of this node.
     pub(crate) fn reaches_pods(&self) -> bool {
-        self.reach().is_none() || self.common.loaders_reach_pods.load(Ordering::Relaxed)
-    }
-
-    /// States that all loaders on other hosts are in the cluster of this node.
-    pub(crate) fn set_loaders_reach_pods(&self) {
-        self.common.loaders_reach_pods.store(true, Ordering::Relaxed);
+        self.reach().is_none_or(Reach::is_from_cluster)
     }
 
     /// Returns the device of the address that loaders on other hosts reach, if there are such.

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, program, skipped_runtime, skipped_spec};
-use tare_env::{EnvironmentFactory, FactoryOptions, Peers};
+use tare_env::{EnvironmentFactory, FactoryOptions, Peers, ReachOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::PartError;
@@ -73,10 +73,14 @@ fn ip(words: &str) {
     assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
 }
 
+fn reached_at(address: &str) -> Option<ReachOptions> {
+    Some(ReachOptions { address: address.parse().unwrap(), from_cluster: false })
+}
+
 fn open(state: &State, reach: &str) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all, ..CpuPlan::default() };
-    let reach = Some(reach.parse().unwrap());
+    let reach = reached_at(reach);
     let (state, program, destroy) = (state.0.clone(), program(), Vec::new());
     EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy, reach }).unwrap()
 }
@@ -482,7 +486,7 @@ fn unreachable_is_refused() {
     let (state, outside) = (State::new(test), Outside::new(6));
     let refused = |reach: &str| {
         let cpus = CpuPlan::default();
-        let reach = Some(reach.parse().unwrap());
+        let reach = reached_at(reach);
         let (state, program, destroy) = (state.0.clone(), program(), Vec::new());
         let options = FactoryOptions { state, program, cpus, destroy, reach };
         tare_host::error_line(&EnvironmentFactory::open(options).unwrap_err())

@@ -13,10 +13,20 @@ mod forwarding;
 
 pub(crate) use forwarding::{Forwarding, ForwardingKinds};
 
+/// How other hosts reach the systems of this host: loaders, and the instances of a system there.
+#[derive(Clone, Copy, Debug)]
+pub struct ReachOptions {
+    /// The address of this host at which they do.
+    pub address: IpAddr,
+    /// Whether all of them are in the cluster of this node, so that they reach its pods.
+    pub from_cluster: bool,
+}
+
 /// The address at which other hosts reach the systems of this host.
 #[derive(Debug)]
 pub(crate) struct Reach {
     address: Ipv4Addr,
+    from_cluster: bool,
     device: String,
     forwarding: Forwarding,
     /// The host's end of the client's link.
@@ -31,7 +41,7 @@ impl Reach {
     /// # Errors
     /// When the address belongs to no network device of this host.
     pub(crate) fn open(
-        address: IpAddr,
+        ReachOptions { address, from_cluster }: ReachOptions,
         journal: &Journal,
         client: &Client,
     ) -> Result<Self, NetworkError> {
@@ -48,11 +58,16 @@ impl Reach {
         let client_device = client.route_to(journal, address, None)?;
         let client_forwards = Forwarding::read(&client_device)?.was_on();
         let device = device.clone();
-        Ok(Self { address, device, forwarding, client_device, client_forwards })
+        Ok(Self { address, from_cluster, device, forwarding, client_device, client_forwards })
     }
 
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.address
+    }
+
+    /// Returns whether the other hosts reach pods of this node too.
+    pub(crate) fn is_from_cluster(&self) -> bool {
+        self.from_cluster
     }
 
     /// Returns the device of the address.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tare_driver::Client;
 use tare_driver::loaders::{AgentPipes, AgentProcess, LocalAgent, MultiLoader, StartAgent};
-use tare_env::{EnvironmentFactory, FactoryOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions, ReachOptions};
 use tare_host::account::Account;
 use tare_lab::PartError;
 use tare_lab::access::ClientAccess;
@@ -118,7 +118,7 @@ impl LoadedServer {
             program: program(),
             cpus: plan.clone(),
             destroy: Vec::new(),
-            reach: Some(bed.ip_here(machine).into()),
+            reach: Some(ReachOptions { address: bed.ip_here(machine).into(), from_cluster: false }),
         })?;
         let builder = EnvironmentBuilder::new("process").cpu("pinned").cgroup("none");
         let mut spec = builder.build();

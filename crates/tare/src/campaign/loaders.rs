@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tare_driver::loaders::{AgentPipes, AgentProcess, LocalAgent, MultiLoader, StartAgent};
 use tare_driver::{Client, DriverInfo};
+use tare_env::ReachOptions;
 use tare_lab::PartError;
 use tare_lab::driver::Driver;
 use tare_lab::study::{LoaderSpec, Study};
@@ -122,17 +123,12 @@ impl ConnectedLoaders {
         Ok(Some(Self { loaders, reach, connections }))
     }
 
-    /// Returns the address of this host at which all loaders reach it; `None` if all run here, or
-    /// the system runs on other hosts.
-    pub(super) fn reach(&self) -> Option<IpAddr> {
-        self.reach
-    }
-
-    /// Returns whether all loaders elsewhere are in the cluster that this host is a node of, so
-    /// that they reach its pods.
-    pub(super) fn reach_pods(&self) -> bool {
+    /// Returns how all loaders reach this host; `None` if all run here, or the system runs on other
+    /// hosts.
+    pub(super) fn reach(&self) -> Option<ReachOptions> {
         let mut remote = self.loaders.iter().filter_map(|(_, remote)| remote.as_ref());
-        remote.all(|remote| remote.view.address_here.is_some())
+        let from_cluster = remote.all(|remote| remote.view.address_here.is_some());
+        self.reach.map(|address| ReachOptions { address, from_cluster })
     }
 
     /// Returns each loader on another host with the address at which it sees this one.

@@ -312,9 +312,6 @@ fn open_factory(
         _ => Exit::Failure,
     };
     let mut factory = opened.exit_with(exit)?;
-    if loaders.is_some_and(ConnectedLoaders::reach_pods) {
-        factory.loaders_reach_pods();
-    }
     if let Some(tuning) = tuning {
         tuning.apply_to(&mut factory, state)?;
     }
