@@ -250,7 +250,13 @@ pub fn status_field(pid: u32, field: &str) -> Option<String> {
     })
 }
 
-/// Returns the name of a process's executable, cut by the kernel at 15 characters.
+/// Returns a name as the kernel cuts it for a process: at 15 bytes (`TASK_COMM_LEN` without the zero
+/// byte).
+pub fn cut_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(15)]
+}
+
+/// Returns the name of a process's executable, as in [`cut_name`].
 pub fn name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
 }

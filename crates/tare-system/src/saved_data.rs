@@ -28,8 +28,6 @@ use tare_lab::environment::{DataSnapshot, Endpoint, RestoreStats};
 const STAMP: &str = "saved-data.json";
 /// Time limit for a system to shut down cleanly: it writes its memory to disk.
 const END_LIMIT: Duration = Duration::from_secs(300);
-/// The kernel cuts the name of a process here.
-const PROCESS_NAME_BYTES: usize = 15;
 
 /// Why data cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -132,10 +130,8 @@ impl DataFiles {
 /// Returns whether a process has the name of a program, or of what it is a link to.
 fn is_program(process: &str, program: &Path) -> bool {
     let named = |path: &Path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let end =
-            (0..=PROCESS_NAME_BYTES.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
-        !name.is_empty() && process == &name[..end.unwrap_or(0)]
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !name.is_empty() && process == process::cut_name(&name)
     };
     let found = tare_host::exec::find(&program.to_string_lossy());
     let target = found.and_then(|path| path.canonicalize().ok());

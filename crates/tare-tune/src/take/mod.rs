@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use tare_host::process;
 
 use crate::machine::{is_pci_address, kubelet};
 use crate::snapshot::{HOST_NAME, Node, Snapshot};
@@ -34,9 +35,6 @@ const BUFFER: usize = 64 << 10;
 
 /// The time over which the load of the CPUs is measured.
 const LOAD_WINDOW: Duration = Duration::from_millis(500);
-
-/// The maximum length of a process's name in the kernel (`TASK_COMM_LEN` without the zero byte).
-const PROCESS_NAME_MAX: usize = 15;
 
 impl Snapshot {
     /// Reads everything about a host that the planner uses. `/` is the live host: ethtool and
@@ -297,12 +295,7 @@ impl<'a> SnapshotReader<'a> {
                 continue;
             };
             let name = name.trim_end();
-            let same = |process: &&&str| {
-                let cut =
-                    process.char_indices().nth(PROCESS_NAME_MAX).map_or(process.len(), |c| c.0);
-                &process[..cut] == name
-            };
-            for process in PROCESSES.iter().filter(same) {
+            for process in PROCESSES.iter().filter(|one| process::cut_name(one) == name) {
                 self.put(&format!("/tare/owners/process/{process}"), Node::File("running".into()));
             }
         }
