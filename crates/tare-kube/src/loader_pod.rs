@@ -8,8 +8,6 @@
 //! It requests a little CPU time: a pod without a request has almost no weight, and is the first
 //! one that a node without memory ends. It has no limit, so nothing throttles it.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::access::Access;
@@ -71,10 +69,7 @@ impl Cluster {
         run: &str,
         node: &str,
     ) -> Result<NodePod, KubeError> {
-        let node = self.node_for_pod(node)?;
-        self.create_namespace(namespace, run)?;
-        let manifest = manifest(namespace, run, &node);
-        self.start_pod(namespace, NAME, &node.name, manifest, Duration::ZERO)?;
+        self.start_pod_with_namespace((namespace, NAME), run, node, manifest)?;
         Ok(NodePod {
             access: access.clone(),
             namespace: namespace.into(),

@@ -8,6 +8,7 @@ use crate::access::Access;
 use crate::account::{self, AccountUse, rule};
 use crate::cluster::{Cluster, namespace_manifest};
 use crate::error::KubeError;
+use crate::node::Node;
 use crate::node_pod::{self, NodePod};
 
 /// Returns the rights that a user needs for such a pod, as they are written in a manifest: those of
@@ -52,11 +53,24 @@ impl Cluster {
         run: &str,
         node: &str,
     ) -> Result<NodePod, KubeError> {
+        let make = node_pod::manifest;
+        self.start_pod_with_namespace((namespace, node_pod::NAME), run, node, make)?;
+        NodePod::open(access.clone(), namespace)
+    }
+
+    /// Creates a namespace, and in it a pod of this name on a node, by the manifest that `make`
+    /// returns for namespace, run and node.
+    pub(crate) fn start_pod_with_namespace(
+        &self,
+        (namespace, name): (&str, &str),
+        run: &str,
+        node: &str,
+        make: fn(&str, &str, &Node) -> Value,
+    ) -> Result<(), KubeError> {
         let node = self.node_for_pod(node)?;
         self.create_namespace(namespace, run)?;
-        let manifest = node_pod::manifest(namespace, run, &node);
-        self.start_pod(namespace, node_pod::NAME, &node.name, manifest, Duration::ZERO)?;
-        NodePod::open(access.clone(), namespace)
+        let manifest = make(namespace, run, &node);
+        self.start_pod(namespace, name, &node.name, manifest, Duration::ZERO).map(drop)
     }
 
     /// Deletes the pod that [`Self::create_node_pod`] created. Its namespace stays.

@@ -152,8 +152,8 @@ impl StoreView<'_> {
 
     /// Whether a table has at least this many times the files that it compacts together.
     fn has_files(&self, table: u32, times: usize) -> bool {
-        let least = self.options.get(&table).copied().unwrap_or_default().compaction_least();
-        self.table_files.get(&table).is_some_and(|files| files.len() >= least * times)
+        let files = self.table_files.get(&table).map_or(0, Vec::len);
+        self.options_of(table).is_some_and(|options| files >= options.compaction_least() * times)
     }
 }
 
