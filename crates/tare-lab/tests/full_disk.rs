@@ -52,16 +52,8 @@ fn study() -> Study {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     let vocabulary = Vocabulary {
         runtimes: words(fake::RUNTIMES),
-        systems: vec![KnownPart {
-            name: fake::NAME.into(),
-            options: vec![],
-            ..KnownPart::default()
-        }],
-        drivers: vec![KnownPart {
-            name: fake::NAME.into(),
-            options: vec![],
-            ..KnownPart::default()
-        }],
+        systems: vec![KnownPart { name: fake::NAME.into(), ..KnownPart::default() }],
+        drivers: vec![KnownPart { name: fake::NAME.into(), ..KnownPart::default() }],
         ..Vocabulary::default()
     };
     let text = "name = \"full\"\nbaseline = \"native\"\n\

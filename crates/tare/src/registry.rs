@@ -48,7 +48,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
         in_memory: system.in_memory,
     };
     let runtimes = tare_env::runtime::words().into_iter();
-    let fake = KnownPart { name: fake::NAME.into(), options: Vec::new(), ..KnownPart::default() };
+    let fake = KnownPart { name: fake::NAME.into(), ..KnownPart::default() };
     let driver = |driver: &tare_driver::DriverInfo| KnownPart {
         name: driver.name.into(),
         options: options_of(driver.options),

@@ -89,11 +89,18 @@ impl Case {
         fs::write(self.here.path().join("small.toml"), text).unwrap();
     }
 
+    /// Returns what `report` says of a record here.
+    fn record(&self, file: &str) -> Value {
+        let mut report = tare();
+        report.args(["report", file, "--json"]).current_dir(self.here.path());
+        let reported = report.output().unwrap();
+        assert!(reported.status.success(), "{}", stderr(&reported));
+        serde_json::from_str(&stdout(&reported)).unwrap()
+    }
+
     /// Checks that a record has slices of the pod.
     fn assert_pod_measured(&self, record: &str, said: &str) {
-        let mut report = tare();
-        report.args(["report", record, "--json"]).current_dir(self.here.path());
-        let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
+        let record = self.record(record);
         let slices = record["slices"].as_array().unwrap();
         let good = |slice: &&Value| slice["environment"] == "pod" && slice["void"].is_null();
         assert!(slices.iter().filter(good).count() >= 1, "{said}");
@@ -120,9 +127,7 @@ fn study_runs_on_the_node_and_leaves_nothing() {
     assert!(weighed.status.success(), "{}", stderr(&weighed));
     assert!(stderr(&weighed).contains(&format!("on kubernetes:{}: connected in", case.node)));
     case.assert_clean();
-    let mut report = tare();
-    report.args(["report", "small.tare", "--json"]).current_dir(case.here.path());
-    let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
+    let record = case.record("small.tare");
     let slices = record["slices"].as_array().unwrap();
     let measured = |name: &str| {
         let good = |slice: &&Value| slice["environment"] == name && slice["void"].is_null();

@@ -33,7 +33,17 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Weighs it with restored data in these environments.
+    /// Weighs it with restored data in these environments, alone, and checks that the host is as
+    /// before.
+    fn weigh_alone(&self, folder: &Path, environments: &[&str]) -> Output {
+        let _alone = host_state::alone();
+        let before = HostState::read();
+        let output = self.weigh(folder, environments);
+        let left = before.difference(&HostState::read());
+        assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
+        output
+    }
+
     fn weigh(&self, folder: &Path, environments: &[&str]) -> Output {
         let Self { driver, system, workload } = self;
         let environments = environments.concat();
@@ -48,16 +58,12 @@ impl Pair<'_> {
         run_in(folder, ["weigh", "study.toml", "--json", "--state", state.to_str().unwrap()])
     }
 
-    /// Weighs it, checks that every environment has figures without errors and that the host is
-    /// as before, and returns the report and the kinds of its doubts.
+    /// Weighs it, checks that every environment has figures without errors, and returns the report
+    /// and the kinds of its doubts.
     fn restored(&self, environments: &[&str]) -> (Value, Vec<String>) {
-        let _alone = host_state::alone();
         let folder = tempfile::tempdir().unwrap();
-        let before = HostState::read();
-        let output = self.weigh(folder.path(), environments);
+        let output = self.weigh_alone(folder.path(), environments);
         assert!(output.status.success(), "{}", stderr(&output));
-        let left = before.difference(&HostState::read());
-        assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
         let record = rusqlite::Connection::open(folder.path().join("restored.tare")).unwrap();
         let texts = |query: &str| -> Vec<String> {
             let mut rows = record.prepare(query).unwrap();
@@ -73,14 +79,10 @@ impl Pair<'_> {
 
     /// Checks that the study ends with this line.
     fn refused(&self, environments: &[&str], expect: &str) {
-        let _alone = host_state::alone();
         let folder = tempfile::tempdir().unwrap();
-        let before = HostState::read();
-        let output = self.weigh(folder.path(), environments);
+        let output = self.weigh_alone(folder.path(), environments);
         let said = stderr(&output);
         assert!(!output.status.success() && said.contains(expect), "{said}");
-        let left = before.difference(&HostState::read());
-        assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
     }
 }
 

@@ -43,8 +43,7 @@ latency_share = 0
 "#;
 
 fn study(budget: Duration) -> Study {
-    let part =
-        || vec![KnownPart { name: "fake".into(), options: Vec::new(), ..KnownPart::default() }];
+    let part = || vec![KnownPart { name: "fake".into(), ..KnownPart::default() }];
     let vocabulary = Vocabulary {
         runtimes: vec!["fake".into()],
         systems: part(),

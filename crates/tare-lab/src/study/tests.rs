@@ -12,7 +12,7 @@ pub(super) fn vocabulary() -> Vocabulary {
         runtimes: words(&["process", "oci:*", "containerd", "docker", "docker:*"]),
         host_groups: words(&["disk", "network"]),
         storages: vec![
-            KnownPart { name: "directory".into(), options: vec![], ..KnownPart::default() },
+            KnownPart { name: "directory".into(), ..KnownPart::default() },
             KnownPart {
                 name: "ext4".into(),
                 options: vec![
@@ -37,7 +37,7 @@ pub(super) fn vocabulary() -> Vocabulary {
             ..KnownPart::default()
         }],
         drivers: vec![
-            KnownPart { name: "tare-load".into(), options: vec![], ..KnownPart::default() },
+            KnownPart { name: "tare-load".into(), ..KnownPart::default() },
             KnownPart {
                 name: "fio".into(),
                 options: vec![

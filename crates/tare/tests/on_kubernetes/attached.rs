@@ -271,9 +271,7 @@ fn ends_with(case: &Case, users: &Users, end: &dyn Fn(), expect: &str) {
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("tare: ")).collect();
     assert_eq!(lines.len(), 1, "{text}");
     assert!(lines[0].contains(&format!("pod {}/db: {expect}", users.namespace)), "{text}");
-    let mut report = tare();
-    report.args(["report", "long.tare", "--json"]).current_dir(case.here.path());
-    let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
+    let record = case.record("long.tare");
     assert!(good_slices(&record, "db") >= 1, "{text}");
     fs::remove_file(case.here.path().join("long.tare")).unwrap();
     let mut clean = tare();
@@ -420,9 +418,7 @@ fn attached_pod_is_weighed_through_the_api() {
     assert!(roles.iter().any(|role| role["rules"] == of_account), "{text}");
     let weighed = case.run(&["weigh", "s.toml", "-o", "s.tare"]);
     assert!(weighed.status.success(), "{}", stderr(&weighed));
-    let mut report = tare();
-    report.args(["report", "s.tare", "--json"]).current_dir(case.here.path());
-    let record: Value = serde_json::from_str(&stdout(&report.output().unwrap())).unwrap();
+    let record = case.record("s.tare");
     assert!(good_slices(&record, "db") >= 1, "{}", stderr(&weighed));
     assert_eq!(users.pod("db"), before);
     case.run(&["clean", "--programs"]);

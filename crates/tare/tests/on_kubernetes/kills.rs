@@ -161,11 +161,7 @@ fn assert_measured(case: &Case, said: &str) {
     assert!(rounds == 0 || record.exists(), "{said}");
     // The first line of a round comes before its slices.
     if rounds > 1 {
-        let mut report = tare();
-        report.args(["report", "killed.tare", "--json"]).current_dir(case.here.path());
-        let reported = report.output().unwrap();
-        assert!(reported.status.success(), "{}", stderr(&reported));
-        let record: Value = serde_json::from_str(&stdout(&reported)).unwrap();
+        let record = case.record("killed.tare");
         assert!(!record["slices"].as_array().unwrap().is_empty(), "{said}");
     }
     let _ = fs::remove_file(record);

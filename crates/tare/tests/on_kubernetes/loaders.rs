@@ -50,12 +50,6 @@ fn write_study(case: &Case, rounds: u32, node: &str, environments: &[(&str, &str
     fs::write(case.here.path().join("small.toml"), text + "[[workload]]" + workload).unwrap();
 }
 
-fn record(case: &Case, file: &str) -> Value {
-    let mut report = tare();
-    report.args(["report", file, "--json"]).current_dir(case.here.path());
-    serde_json::from_str(&stdout(&report.output().unwrap())).unwrap()
-}
-
 /// Checks that the loader loaded every environment, and no other client did.
 fn assert_loaded(record: &Value, environments: &[(&str, &str, &str)], node: &str, said: &str) {
     assert_eq!(record["loaders"][0]["host"], format!("pod:{node}"), "{said}");
@@ -84,7 +78,7 @@ fn pod_on_another_node_loads_every_environment() {
     assert!(said.contains(&format!("loader pod:{node} is ready")), "{said}");
     // Both nodes of the tests have one kernel.
     assert!(said.contains("is on this machine, so it shares CPUs"), "{said}");
-    assert_loaded(&record(&case, "small.tare"), &ENVIRONMENTS, &node, &said);
+    assert_loaded(&case.record("small.tare"), &ENVIRONMENTS, &node, &said);
     case.assert_clean();
 }
 
@@ -107,7 +101,7 @@ fn pod_loads_a_study_that_runs_on_the_node() {
         let weighed = case.run(&["weigh", "small.toml", "-o", "small.tare"]);
         let said = stderr(&weighed);
         assert!(weighed.status.success(), "{said}");
-        assert_loaded(&record(&case, "small.tare"), environments, &node, &said);
+        assert_loaded(&case.record("small.tare"), environments, &node, &said);
         fs::remove_file(case.here.path().join("small.tare")).unwrap();
         case.assert_clean();
     }
@@ -124,7 +118,7 @@ fn pod_on_the_same_node_loads_and_says_so() {
     assert!(weighed.status.success(), "{said}");
     let line = format!("loader pod:{} is on this node, so it shares CPUs", case.node);
     assert!(said.contains(&line), "{said}");
-    assert_loaded(&record(&case, "small.tare"), &ENVIRONMENTS[..4], &case.node, &said);
+    assert_loaded(&case.record("small.tare"), &ENVIRONMENTS[..4], &case.node, &said);
     case.assert_clean();
 }
 
