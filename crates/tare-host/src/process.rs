@@ -250,8 +250,8 @@ pub fn status_field(pid: u32, field: &str) -> Option<String> {
     })
 }
 
-/// Returns a name as the kernel cuts it for a process: at 15 bytes (`TASK_COMM_LEN` without the zero
-/// byte).
+/// Returns a name as the kernel cuts it for a process: at 15 bytes (`TASK_COMM_LEN` without the
+/// zero byte).
 pub fn cut_name(name: &str) -> &str {
     &name[..name.floor_char_boundary(15)]
 }
