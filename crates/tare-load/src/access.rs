@@ -67,6 +67,8 @@ pub struct Access {
     pub tls: Option<Tls>,
     pub login: Option<Login>,
     pub recovery: Recovery,
+    /// Report latencies by the kernel's times too.
+    pub kernel_times: bool,
 }
 
 impl Access {

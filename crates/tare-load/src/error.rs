@@ -74,6 +74,10 @@ pub enum LoadError {
     #[error("{address} does not offer LZ4; load it without --lz4")]
     NoLz4 { address: SocketAddr },
     #[error(
+        "the kernel does not give times of packets (SO_TIMESTAMPING); load without --kernel-times"
+    )]
+    KernelTimes { source: io::Error },
+    #[error(
         "{address} speaks TLS; name the trusted authorities with --tls-ca, or accept any certificate with --tls-insecure"
     )]
     SpeaksTls { address: SocketAddr },

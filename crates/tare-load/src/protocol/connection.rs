@@ -32,6 +32,8 @@ pub(crate) struct Slot {
     pub(crate) sent_ns: u64,
     /// When this attempt was handed to the kernel; 0 before that.
     pub(crate) attempt_ns: u64,
+    /// When the kernel passed the request to the network device; 0 if it has not said so.
+    pub(crate) left_ns: u64,
     pub(crate) operation: Operation,
     pub(crate) state: State,
     /// Attempts that failed before this one.
@@ -48,6 +50,18 @@ impl Slot {
     #[inline]
     pub(crate) fn new(operation: Operation, intended_ns: u64) -> Self {
         Self { operation, intended_ns, ..Self::default() }
+    }
+
+    /// Returns service and, in an open loop, response time of an operation whose answer the kernel
+    /// received at `received_ns`, by the kernel's times, if it has one for the request. The request
+    /// of an operation that had several attempts is not known.
+    #[inline]
+    pub(crate) fn in_kernel(&self, received_ns: u64, is_open: bool) -> Option<(u64, Option<u64>)> {
+        if self.left_ns == 0 || self.retries > 0 || self.unprepared > 0 || self.had_other_attempt {
+            return None;
+        }
+        let service_ns = received_ns.checked_sub(self.left_ns)?;
+        Some((service_ns, is_open.then(|| received_ns.saturating_sub(self.intended_ns))))
     }
 
     /// Returns true while the answer to this attempt decides the operation.
@@ -203,7 +217,7 @@ impl Connection {
     pub(crate) fn take_stream(&mut self, slot: Slot) -> Option<i16> {
         let stream = self.free.pop()?;
         let place = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
-        *place = Slot { state: State::Waiting, attempt_ns: 0, ..slot };
+        *place = Slot { state: State::Waiting, attempt_ns: 0, left_ns: 0, ..slot };
         self.queued.push(stream);
         if self.key_value.is_some() {
             self.order.push_back(stream);
@@ -310,7 +324,7 @@ impl Connection {
     /// `now_ns`, which was read just before.
     #[inline]
     pub(crate) fn flush(&mut self, now_ns: u64) -> Progress {
-        for stream in self.queued.drain(..) {
+        for &stream in &self.queued {
             if let Some(slot) = self.slots.get_mut(usize::try_from(stream).unwrap_or(usize::MAX)) {
                 slot.attempt_ns = now_ns;
                 if slot.sent_ns == 0 {
@@ -318,7 +332,28 @@ impl Connection {
                 }
             }
         }
-        self.send()
+        let progress = self.send();
+        if progress == Progress::More
+            && let Some((times, sent_bytes)) = self.wire.kernel_times()
+        {
+            times.sent(&self.queued, sent_bytes);
+        }
+        self.queued.clear();
+        progress
+    }
+
+    /// Takes over when the kernel passed requests to the network device, if that is wanted. Returns
+    /// when it received the answers that came last.
+    #[inline]
+    pub(crate) fn take_kernel_times(&mut self) -> Option<u64> {
+        let (times, _) = self.wire.kernel_times()?;
+        let slots = &mut self.slots;
+        times.take_sent(&self.socket, |stream, left_ns| {
+            if let Some(slot) = slots.get_mut(usize::try_from(stream).unwrap_or(usize::MAX)) {
+                slot.left_ns = left_ns;
+            }
+        });
+        times.received_ns()
     }
 
     /// Hands the send buffer to the kernel as far as it takes it.

@@ -33,6 +33,7 @@ pub(crate) struct Dialer {
     lz4: bool,
     tls: Option<TlsSettings>,
     login: Option<Login>,
+    kernel_times: bool,
 }
 
 /// A port at which the server picks the shard from the port that the client connects from.
@@ -59,6 +60,7 @@ impl Dialer {
             lz4: access.lz4,
             tls: access.tls.as_ref().map(TlsSettings::new).transpose()?,
             login: access.login.clone(),
+            kernel_times: access.kernel_times,
         })
     }
 
@@ -85,15 +87,19 @@ impl Dialer {
         connection.complete_handshake(deadline)?;
         if let Some(protocol) = KeyValueProtocol::of(self.protocol) {
             connection.greet(protocol, self.login.as_ref(), deadline)?;
-            return Ok(connection);
+        } else {
+            let lz4_known = connection.ask_options(deadline)?;
+            if self.lz4 && !lz4_known {
+                return Err(LoadError::NoLz4 { address });
+            }
+            // The server is up; checking a password may take a while.
+            let deadline = deadline.max(Instant::now() + LOGIN);
+            connection.start(self.lz4, self.login.as_ref(), deadline)?;
         }
-        let lz4_known = connection.ask_options(deadline)?;
-        if self.lz4 && !lz4_known {
-            return Err(LoadError::NoLz4 { address });
+        if self.kernel_times {
+            let Connection { wire, socket, .. } = &mut connection;
+            wire.want_kernel_times(socket).map_err(|source| LoadError::KernelTimes { source })?;
         }
-        // The server is up; checking a password may take a while.
-        let deadline = deadline.max(Instant::now() + LOGIN);
-        connection.start(self.lz4, self.login.as_ref(), deadline)?;
         Ok(connection)
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod answer;
 pub(crate) mod cluster;
 pub(crate) mod connection;
 pub(crate) mod dial;
+pub(crate) mod kernel_times;
 pub(crate) mod key_value;
 pub(crate) mod prepared;
 pub(crate) mod request;

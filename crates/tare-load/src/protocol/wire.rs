@@ -14,6 +14,7 @@ use tare_cql::framing::{Framing, FramingError};
 use tare_cql::tls::TlsError;
 use tare_std::error_line;
 
+use crate::protocol::kernel_times::KernelTimes;
 use crate::protocol::tls::Session;
 
 /// The longest accepted answer. Rows have at most 1 MiB, so a longer one is an error.
@@ -59,6 +60,10 @@ pub(crate) struct Wire {
     /// Packed output. The kernel has taken the first `packed_sent` bytes.
     packed: Vec<u8>,
     packed_sent: usize,
+    /// Bytes that the kernel has taken, modulo 2^32.
+    sent_bytes: u32,
+    /// Set if the kernel's times are wanted.
+    kernel_times: Option<Box<KernelTimes>>,
 }
 
 impl Wire {
@@ -70,14 +75,21 @@ impl Wire {
         self.tls.as_deref()
     }
 
+    /// Asks for the kernel's times of what is sent and received from now on.
+    pub(crate) fn want_kernel_times(&mut self, socket: &TcpStream) -> std::io::Result<()> {
+        self.kernel_times = Some(Box::new(KernelTimes::of(socket, self.sent_bytes)?));
+        Ok(())
+    }
+
+    /// The kernel's times, if they are wanted, and how many bytes it has taken.
+    #[inline]
+    pub(crate) fn kernel_times(&mut self) -> Option<(&mut KernelTimes, u32)> {
+        Some((self.kernel_times.as_deref_mut()?, self.sent_bytes))
+    }
+
     /// Sets the framing of all further messages.
     pub(crate) fn begin(&mut self, framing: Framing) {
         self.framing = framing;
-    }
-
-    #[inline]
-    fn is_direct(&self) -> bool {
-        self.framing == Framing::Plain && self.tls.is_none()
     }
 
     /// Returns whether packed output waits to be sent besides the frames in `out`.
@@ -94,13 +106,14 @@ impl Wire {
         socket: &TcpStream,
         input: &mut Vec<u8>,
     ) -> Result<Progress, ReceiveError> {
-        if self.is_direct() {
-            return Ok(receive(socket, input));
+        let times = self.kernel_times.as_deref_mut();
+        if self.framing == Framing::Plain && self.tls.is_none() {
+            return Ok(receive(socket, input, times));
         }
         let progress = match &mut self.tls {
-            None => receive(socket, &mut self.received),
+            None => receive(socket, &mut self.received, times),
             Some(tls) => {
-                let progress = receive(socket, &mut self.records);
+                let progress = receive(socket, &mut self.records, times);
                 let plain =
                     if self.framing == Framing::Plain { &mut *input } else { &mut self.received };
                 let decrypted = tls.decrypt(&self.records, plain);
@@ -138,8 +151,8 @@ impl Wire {
         out: &mut Vec<u8>,
         sent: &mut usize,
     ) -> Progress {
-        if self.is_direct() {
-            return send(socket, out, sent);
+        if self.framing == Framing::Plain && self.tls.is_none() {
+            return send(socket, out, sent, &mut self.sent_bytes);
         }
         loop {
             if self.packed.is_empty() {
@@ -148,7 +161,8 @@ impl Wire {
                 }
                 self.pack(out);
             }
-            match send(socket, &mut self.packed, &mut self.packed_sent) {
+            let (packed, sent) = (&mut self.packed, &mut self.packed_sent);
+            match send(socket, packed, sent, &mut self.sent_bytes) {
                 Progress::More => {}
                 other => return other,
             }
@@ -188,17 +202,27 @@ pub(crate) fn forget(bytes: &mut Vec<u8>, count: usize) {
 }
 
 #[inline]
-fn receive(socket: &TcpStream, buffer: &mut Vec<u8>) -> Progress {
+fn receive(
+    socket: &TcpStream,
+    buffer: &mut Vec<u8>,
+    mut times: Option<&mut KernelTimes>,
+) -> Progress {
     if buffer.len() == buffer.capacity() {
         buffer.reserve(buffer.len().max(RECEIVE_BYTES_MIN));
     }
     let room = buffer.capacity() - buffer.len();
     loop {
-        let spare = rustix::buffer::spare_capacity(buffer);
-        return match rustix::net::recv(socket, spare, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => Progress::Ended,
+        let received = match &mut times {
+            None => {
+                let spare = rustix::buffer::spare_capacity(buffer);
+                rustix::net::recv(socket, spare, RecvFlags::DONTWAIT).map(|(_, count)| count)
+            }
+            Some(times) => receive_with_times(socket, buffer, times),
+        };
+        return match received {
+            Ok(0) => Progress::Ended,
             // A read that does not fill the buffer has emptied a stream socket: epoll(7).
-            Ok((_, count)) if count < room => Progress::Blocked,
+            Ok(count) if count < room => Progress::Blocked,
             Ok(_) => {
                 if buffer.capacity() < RECEIVE_BYTES_MAX {
                     buffer.reserve(buffer.capacity());
@@ -212,11 +236,29 @@ fn receive(socket: &TcpStream, buffer: &mut Vec<u8>) -> Progress {
     }
 }
 
+fn receive_with_times(
+    socket: &TcpStream,
+    buffer: &mut Vec<u8>,
+    times: &mut KernelTimes,
+) -> Result<usize, Errno> {
+    let length = buffer.len();
+    buffer.resize(buffer.capacity(), 0);
+    let received = times.receive(socket, &mut buffer[length..]);
+    buffer.truncate(length + *received.as_ref().unwrap_or(&0));
+    received.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Sends `out` from byte `sent` on, and counts what the kernel takes in `sent_bytes` too.
 #[inline]
-fn send(socket: &TcpStream, out: &mut Vec<u8>, sent: &mut usize) -> Progress {
+fn send(socket: &TcpStream, out: &mut Vec<u8>, sent: &mut usize, sent_bytes: &mut u32) -> Progress {
     while *sent < out.len() {
         match rustix::net::send(socket, &out[*sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(count) => *sent += count,
+            Ok(count) => {
+                *sent += count;
+                #[expect(clippy::cast_possible_truncation, reason = "it counts modulo 2^32")]
+                let more = count as u32;
+                *sent_bytes = sent_bytes.wrapping_add(more);
+            }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 // With a slow peer there is always something left. Taken bytes are removed once

@@ -6,8 +6,8 @@ use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::doubts;
 use crate::report::histogram::{Histogram, Quantiles};
 use crate::report::model::{
-    DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LoadReport, OperationReport, StepReport,
-    WithoutService,
+    DoubtReport, ErrorCount, InKernelReport, IntervalReport, JSON_VERSION, LoadReport,
+    OperationReport, StepReport, WithoutService,
 };
 use crate::report::series::Series;
 use crate::report::stats::{Gap, Stats};
@@ -107,6 +107,7 @@ impl ReportBuilder {
             rate_per_s: schedule.map(Schedule::mean_per_s),
             response: schedule.map(|_| Quantiles::of(&response)),
             service: Quantiles::of(&total.service()),
+            in_kernel: InKernelReport::of(&total.in_kernel),
             by_operation: by_operation.collect(),
             steps: self.steps.iter().map(|(step, stats)| step_report(step, stats, cpus)).collect(),
             late: total.late.as_ref().map(Quantiles::of),

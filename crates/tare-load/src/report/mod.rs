@@ -11,8 +11,8 @@ pub(crate) mod stats;
 pub use doubts::LoadDoubt;
 pub(crate) use gathering::{ReportBuilder, cpu_share, ratio};
 pub use model::{
-    DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LoadReport, OperationReport, StepReport,
-    Verified, WithoutService,
+    DoubtReport, ErrorCount, InKernelReport, IntervalReport, JSON_VERSION, LoadReport,
+    OperationReport, StepReport, Verified, WithoutService,
 };
 pub use stats::LATE_NS;
 pub use tare_stats::steady::Steadiness;

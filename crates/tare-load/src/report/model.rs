@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::report::histogram::{Histogram, Quantiles};
-use crate::report::stats::{ErrorKind, Recovered, Stats};
+use crate::report::stats::{ErrorKind, InKernel, Recovered, Stats};
 use tare_stats::steady::Steadiness;
 
 /// The version of what `--json` prints. It rises when a name or a meaning changes, not when a name
@@ -30,6 +30,8 @@ pub struct LoadReport {
     pub response: Option<Quantiles>,
     /// Time from the send.
     pub service: Quantiles,
+    /// The same by the kernel's times, if they were wanted.
+    pub in_kernel: Option<InKernelReport>,
     pub by_operation: Vec<OperationReport>,
     /// The steps of the schedule, if there are several.
     pub steps: Vec<StepReport>,
@@ -107,6 +109,30 @@ impl Verified {
             .map(Histogram::len)
             .sum();
         Self { checked: ended_well + wrong + stale + lost, wrong, stale, lost }
+    }
+}
+
+/// Latencies by the times at which the kernel passed requests to the network device and received
+/// answers. They leave out how long the client needs to wake up.
+#[derive(Clone, Debug, Serialize)]
+pub struct InKernelReport {
+    /// Open loop: time from the intended start until the answer came.
+    pub response: Option<Quantiles>,
+    /// Time from when the request left until the answer came.
+    pub service: Quantiles,
+    /// Successful operations for which the kernel has not said both times; in neither histogram.
+    pub missing: u64,
+}
+
+impl InKernelReport {
+    /// `None` if the times were not wanted.
+    pub(crate) fn of(times: &InKernel) -> Option<Self> {
+        let wanted = times.service.is_some() || times.missing > 0;
+        wanted.then(|| Self {
+            response: times.response.as_ref().map(Quantiles::of),
+            service: times.service.as_ref().map(Quantiles::of).unwrap_or_default(),
+            missing: times.missing,
+        })
     }
 }
 

@@ -114,6 +114,17 @@ pub(crate) struct Latency {
     pub(crate) response: Option<Histogram>,
 }
 
+/// Latencies of all kinds of operations by the kernel's times, if these are wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InKernel {
+    /// Times from when the request left to when the answer came.
+    pub(crate) service: Option<Histogram>,
+    /// Open loop only: times from the intended start to when the answer came.
+    pub(crate) response: Option<Histogram>,
+    /// Operations for which the kernel has not said both.
+    pub(crate) missing: u64,
+}
+
 /// A time span in which operations were due or in flight and none succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
@@ -160,6 +171,7 @@ pub struct Stats {
     pub run_delay_ns: Option<u64>,
     /// Latencies by kind of operation.
     pub(crate) latencies: Vec<Latency>,
+    pub(crate) in_kernel: InKernel,
     /// Open loop only: how much later than intended operations were sent.
     pub(crate) late: Option<Histogram>,
     pub(crate) gaps: Vec<Gap>,
@@ -208,6 +220,21 @@ impl Stats {
             self.latencies.resize(kind + 1, Latency::default());
         }
         let Latency { service, response } = &mut self.latencies[kind];
+        histogram::record(service.get_or_insert_with(histogram::new), service_ns);
+        if let Some(response_ns) = response_ns {
+            histogram::record(response.get_or_insert_with(histogram::new), response_ns);
+        }
+    }
+
+    /// Records service and response time of a successful operation by the kernel's times, or that
+    /// there are none.
+    #[inline]
+    pub(crate) fn in_kernel(&mut self, times: Option<(u64, Option<u64>)>) {
+        let InKernel { service, response, missing } = &mut self.in_kernel;
+        let Some((service_ns, response_ns)) = times else {
+            *missing += 1;
+            return;
+        };
         histogram::record(service.get_or_insert_with(histogram::new), service_ns);
         if let Some(response_ns) = response_ns {
             histogram::record(response.get_or_insert_with(histogram::new), response_ns);
@@ -287,6 +314,9 @@ impl Stats {
             add(&mut mine.service, theirs.service.as_ref());
             add(&mut mine.response, theirs.response.as_ref());
         }
+        add(&mut self.in_kernel.service, other.in_kernel.service.as_ref());
+        add(&mut self.in_kernel.response, other.in_kernel.response.as_ref());
+        self.in_kernel.missing += other.in_kernel.missing;
         add(&mut self.late, other.late.as_ref());
         self.gaps.extend_from_slice(&other.gaps);
         self.recovery.merge(&other.recovery);

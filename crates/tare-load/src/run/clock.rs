@@ -22,6 +22,37 @@ pub(crate) fn since_epoch_us() -> u64 {
     read(ClockId::Realtime) / 1_000
 }
 
+/// The wall clock beside the clock of [`now_ns`], to place times of one on the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WallClock {
+    /// How far the wall clock was ahead at the last comparison, in ns.
+    ahead_ns: Option<u64>,
+}
+
+impl WallClock {
+    /// The longest comparison that counts, in ns: a longer one was interrupted.
+    const COMPARISON_NS_MAX: u64 = 1_000;
+
+    /// Compares the clocks. A comparison that was interrupted changes nothing, unless it is the
+    /// first.
+    #[inline]
+    pub(crate) fn compare(&mut self) {
+        let before_ns = now_ns();
+        let wall_ns = read(ClockId::Realtime);
+        let took_ns = now_ns() - before_ns;
+        if took_ns <= Self::COMPARISON_NS_MAX || self.ahead_ns.is_none() {
+            self.ahead_ns = wall_ns.checked_sub(before_ns + took_ns / 2);
+        }
+    }
+
+    /// Returns the time of the other clock at which the wall clock showed this, in ns. `None` if
+    /// the clocks were not compared.
+    #[inline]
+    pub(crate) fn monotonic_ns(&self, wall_ns: u64) -> Option<u64> {
+        wall_ns.checked_sub(self.ahead_ns?)
+    }
+}
+
 #[inline]
 fn read(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);

@@ -93,6 +93,26 @@ fn open_loop_sends_what_is_due_or_counts_it_dropped() {
 }
 
 #[test]
+fn times_of_the_kernel_are_within_those_of_the_client() {
+    let server = FakeServer::start(ServerBehaviour::Good);
+    let closed = config(&server).pace;
+    for pace in [open(2_000.0, Duration::from_millis(200)), closed] {
+        let mut config = LoadConfig { pace, ..config(&server) };
+        config.access.kernel_times = true;
+        let report = load(&config).unwrap();
+        let times = report.in_kernel.as_ref().expect("they were wanted");
+        assert!(times.service.count > 0 && report.errors.is_empty(), "{report:?}");
+        assert_eq!(times.service.count + times.missing, report.service.count, "{report:?}");
+        // A request leaves after it is handed over, and an answer comes before it is seen.
+        if times.missing == 0 {
+            assert!(times.service.mean_ns < report.service.mean_ns, "{report:?}");
+        }
+        assert_eq!(times.response.is_some(), report.response.is_some(), "{report:?}");
+    }
+    assert!(load(&config(&server)).unwrap().in_kernel.is_none());
+}
+
+#[test]
 fn bad_servers_are_errors_and_never_hang() {
     let check = |manner, expect: &[&str]| {
         let server = FakeServer::start(manner);

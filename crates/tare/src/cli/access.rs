@@ -38,6 +38,10 @@ pub struct Access {
     /// TLS: name in the server's certificate, if it is not HOST
     #[arg(long, value_name = "NAME")]
     pub tls_name: Option<String>,
+    /// Print latencies by the kernel's times too: from when a request left to when its response
+    /// came, without the time that the client needs to wake up
+    #[arg(long)]
+    pub kernel_times: bool,
     /// Log in as this user; the password is in `--password-file` or in `TARE_PASSWORD`
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
@@ -79,6 +83,7 @@ impl Access {
             lz4: self.lz4,
             tls: trust.map(|trust| Tls { trust, server_name }),
             login: self.user.as_deref().map(|user| self.login(user)).transpose()?,
+            kernel_times: self.kernel_times,
             recovery: Recovery {
                 timeout: self.timeout,
                 retries: self.retry,

@@ -52,6 +52,8 @@ impl Worker<'_> {
     #[inline]
     fn take_answers(&mut self, index: usize, now_ns: u64) -> Result<(), String> {
         let connection = &mut self.connections[index];
+        let has_kernel_times = connection.wire.kernel_times().is_some();
+        let received_ns = connection.take_kernel_times();
         let is_open = matches!(self.source, Source::Open(_));
         let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
         let mut offset = 0;
@@ -134,6 +136,10 @@ impl Worker<'_> {
                 let service_ns = now_ns.saturating_sub(slot.sent_ns);
                 let response_ns = is_open.then(|| now_ns.saturating_sub(slot.intended_ns));
                 self.stats.answered(job.kind(&operation), service_ns, response_ns);
+                if has_kernel_times {
+                    let times = received_ns.and_then(|ns| slot.in_kernel(ns, is_open));
+                    self.stats.in_kernel(times);
+                }
             }
             served_ns = Some(served_ns.unwrap_or(u64::MAX).min(slot.intended_ns));
             if let Some(other_attempt) = slot.other_attempt {

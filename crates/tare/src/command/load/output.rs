@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde::Serialize;
 use tare_load::histogram::Quantiles;
 use tare_load::log::Merged;
-use tare_load::report::{StepReport, Verified};
+use tare_load::report::{InKernelReport, StepReport, Verified};
 use tare_load::search::{SearchReport, Slo};
 use tare_load::{LoadReport, Recovered};
 use tare_std::units::{nanoseconds, significant, thousands};
@@ -38,6 +38,15 @@ pub(super) fn report(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result
         row("response", response, out)?;
     }
     row("service", &report.service, out)?;
+    if let Some(InKernelReport { response, service, missing }) = &report.in_kernel {
+        if let Some(response) = response {
+            row("kernel response", response, out)?;
+        }
+        row("kernel service", service, out)?;
+        if *missing > 0 {
+            writeln!(out, "{} operations without times of the kernel", thousands(*missing))?;
+        }
+    }
     if report.by_operation.len() > 1 {
         for operation in &report.by_operation {
             let name = &operation.operation;
