@@ -43,7 +43,8 @@ pub(crate) struct KernelTimes {
     /// behind its send.
     waiting: VecDeque<(u32, i16)>,
     clock: WallClock,
-    /// When the last received packet came.
+    /// When the last received packet came. The first packets after the option was set may have no
+    /// time.
     received_ns: Option<u64>,
     control: Vec<u8>,
 }
@@ -87,6 +88,7 @@ impl KernelTimes {
         let message =
             recvmsg::<()>(socket.as_raw_fd(), &mut into, control, MsgFlags::MSG_DONTWAIT)?;
         self.clock.compare();
+        self.received_ns = None;
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmTimestampsns(times) = control {
                 self.received_ns = self.clock.monotonic_ns(nanoseconds(times.system));
@@ -184,8 +186,8 @@ mod tests {
         echo(10);
         client.read_exact(&mut [0; 10]).unwrap();
         let mut times = KernelTimes::of(&client, 10).unwrap();
-        let mut sent_bytes = 10;
-        for round in 0..100 {
+        let (mut sent_bytes, mut timed) = (10, 0);
+        for round in 0..1000 {
             let begun_ns = clock::now_ns();
             client.write_all(&[2; 300]).unwrap();
             sent_bytes += 300;
@@ -198,12 +200,14 @@ mod tests {
             times.take_sent(&client, |stream, ns| taken.push((stream, ns)));
             let [(first, sent_ns), (second, _)] = taken[..] else { panic!("{taken:?}") };
             assert_eq!((first, second), (round, round + 1000));
-            let received_ns = times.received_ns().unwrap();
+            // The kernel begins to stamp received packets a little later (net_enable_timestamp).
+            let Some(received_ns) = times.received_ns() else { continue };
+            timed += 1;
             // The clocks are compared to within a few hundred ns.
             assert!(begun_ns <= sent_ns + 1000 && received_ns <= ended_ns + 1000);
             assert!(sent_ns < received_ns, "{sent_ns} {received_ns}");
         }
-        assert!(times.waiting.is_empty());
+        assert!(times.waiting.is_empty() && timed > 0);
     }
 
     #[test]
