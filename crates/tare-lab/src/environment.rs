@@ -198,8 +198,8 @@ pub const ACCELERATOR: &str = "accelerator";
 /// accelerator.
 pub const INSIDE: &str = "inside";
 
-/// Name of the layer state that records how an environment received its data, and where that is from
-/// after a semicolon.
+/// Name of the layer state that records how an environment received its data, and where that is
+/// from after a semicolon.
 pub const DATA_LAYER: &str = "data";
 
 /// The storage of the system's data: a kind and its options.

@@ -269,8 +269,8 @@ impl DataStamp {
     }
 }
 
-/// Returns what data depends on: the content of a program of the host, and words that the study adds
-/// to its configuration. `None` if the program cannot be read.
+/// Returns what data depends on: the content of a program of the host, and words that the study
+/// adds to its configuration. `None` if the program cannot be read.
 pub(crate) fn identity(program: &Path, words: &[String]) -> Option<Vec<(String, String)>> {
     let path = tare_host::exec::find(&program.to_string_lossy())?;
     let name = program.file_name()?.to_string_lossy().into_owned();

@@ -273,7 +273,7 @@ impl DataCache {
         }
     }
 
-    /// With the exclusive lock, nobody works on a draft.
+    /// With the exclusive lock, no process works on a draft.
     fn sweep_locked(&self) -> Result<Vec<String>, DataCacheError> {
         let left: Vec<String> = self.names(is_left).collect();
         for name in &left {

@@ -5,8 +5,8 @@
 //! down cleanly and its files are saved. Each start restores them. So all environments have the
 //! same files, byte by byte, and a start takes only as long as linking or copying them.
 //!
-//! The rows of separate instances are the same, so the data of the first one is that of all. Data that
-//! an earlier study has loaded is taken from the caller's cache, if it has it.
+//! The rows of separate instances are the same, so the data of the first one is that of all. Data
+//! that an earlier study has loaded is taken from the caller's cache, if it has it.
 //!
 //! Limits: loaded rows are still in memory, restored rows are in files. A study uses one method in
 //! all environments that allow it. The record names the environments that do not.

@@ -133,8 +133,8 @@ impl<'p> Parts<'p> {
 /// Drops what the page cache has of a directory.
 pub type DropCachedPages<'p> = dyn FnMut(&Path) -> Result<(), PartError> + 'p;
 
-/// Loaded data that is kept for later studies. It costs nothing to lose: what cannot be used or kept
-/// is a line for the user.
+/// Loaded data that is kept for later studies. It costs nothing to lose: what cannot be used or
+/// kept is a line for the user.
 pub trait DataCache {
     /// Puts the data that the study wants into the new directory `to`, if the cache has it. Adds
     /// lines for the user.
