@@ -63,6 +63,8 @@ pub struct DriverInfo {
     pub speaks: &'static [&'static str],
     /// The options that a workload gives the driver; without any, it loads rows.
     pub options: &'static [OptionInfo],
+    /// Those of them that change the load and not the rows.
+    pub load_options: &'static [&'static str],
     /// The tool that it runs, if that is not part of Tare.
     pub program: Option<Program>,
     /// Checks the workloads of a study for a system that speaks a protocol.

@@ -5,12 +5,13 @@
 //! Limits: one host. Containers of an engine behind a bridge get a network of the engine's for the
 //! environment, because only there the engine gives a container the address that the others know.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, SingleInstanceOnly,
-    Usage,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
+    RestoreStats, SingleInstanceOnly, Usage,
 };
 
 use tare_lab::layer::Network;
@@ -93,11 +94,13 @@ pub(crate) struct MultiInstance {
     spec: EnvironmentSpec,
     /// In the order of their slots; empty before the start.
     parts: Vec<Box<dyn Environment>>,
+    /// What every instance starts from, because all of them have the same rows.
+    data: Option<Rc<dyn DataSnapshot>>,
 }
 
 impl MultiInstance {
     pub(crate) fn new(context: &Arc<RunContext>, spec: &EnvironmentSpec) -> Self {
-        Self { context: Arc::clone(context), spec: spec.clone(), parts: Vec::new() }
+        Self { context: Arc::clone(context), spec: spec.clone(), parts: Vec::new(), data: None }
     }
 
     fn start_instances(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
@@ -108,6 +111,9 @@ impl MultiInstance {
             let part = slot.part(&self.spec);
             let mut environment =
                 runtime::make(&self.context.with_slot(slot, self.spec.cpu), &part)?;
+            if let Some(data) = &self.data {
+                environment.start_from(data);
+            }
             let started = environment.start(launch);
             // A failed start may have created objects that `stop` removes.
             self.parts.push(environment);
@@ -129,6 +135,25 @@ impl MultiInstance {
 impl Environment for MultiInstance {
     fn spec(&self) -> &EnvironmentSpec {
         &self.spec
+    }
+
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
+        self.data = Some(Rc::clone(data));
+    }
+
+    /// Returns the sums of all instances; `None` if one of them has started empty.
+    fn restored(&self) -> Option<RestoreStats> {
+        let each: Option<Vec<RestoreStats>> =
+            self.parts.iter().map(|part| part.restored()).collect();
+        let each = each.filter(|each| !each.is_empty())?;
+        let mut sum = RestoreStats::default();
+        for one in each {
+            sum.linked_bytes += one.linked_bytes;
+            sum.cloned_bytes += one.cloned_bytes;
+            sum.copied_bytes += one.copied_bytes;
+            sum.took += one.took;
+        }
+        Some(sum)
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {

@@ -198,6 +198,10 @@ pub const ACCELERATOR: &str = "accelerator";
 /// accelerator.
 pub const INSIDE: &str = "inside";
 
+/// Name of the layer state that records how an environment received its data, and where that is
+/// from after a semicolon.
+pub const DATA_LAYER: &str = "data";
+
 /// The storage of the system's data: a kind and its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageSpec {
@@ -285,6 +289,16 @@ pub struct Endpoint {
 
 /// Saved data from which systems can start. `tare-system` has the implementations.
 pub trait DataSnapshot: fmt::Debug {
+    /// Returns the directory of the saved files, to which nothing writes.
+    fn folder(&self) -> &Path;
+
+    /// Returns what [`System::open_data`] needs to know of the files in another directory.
+    ///
+    /// [`System::open_data`]: crate::system::System::open_data
+    fn description(&self) -> String {
+        String::new()
+    }
+
     /// Restores the data into an existing, empty directory of the host. One system owns the copy.
     fn restore(&self, to: &Path) -> Result<RestoreStats, PartError>;
 }

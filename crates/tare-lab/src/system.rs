@@ -132,6 +132,22 @@ pub trait System {
         Ok(None)
     }
 
+    /// Returns what the saved data of an instance on `cpus` CPUs depends on beside the rows: the
+    /// program, and the options that change files, as (name, value). `None`: Tare does not know it.
+    fn data_identity(&self, _cpus: usize) -> Option<Vec<(String, String)>> {
+        None
+    }
+
+    /// Returns data that another run has saved, whose files are in a directory of this run now.
+    /// `None`: it has no saved data.
+    fn open_data(
+        &self,
+        _folder: &Path,
+        _description: &str,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        Ok(None)
+    }
+
     /// Reads the system's busy time, if the system measures it. Takes well under 1 ms.
     fn busy_time(&self, _data: &Path) -> Result<Option<BusyTime>, PartError> {
         Ok(None)

@@ -2,7 +2,7 @@
 
 use tare_lab::analysis::Analysis;
 use tare_lab::cpus::CpuPlan;
-use tare_lab::environment::{INSIDE, options_text};
+use tare_lab::environment::{DATA_LAYER, INSIDE, options_text};
 use tare_lab::record::Record;
 use tare_lab::study::{Climb, ClimbEnd, ClimbStep, WorkloadSpec};
 
@@ -17,12 +17,13 @@ pub(crate) fn run_line(record: &Record, analysis: &Analysis) -> String {
         |end| span(end.saturating_sub(header.started_unix_ms)),
     );
     format!(
-        "{}{} {}, {}{}; {}, {length}{}; seed {}; {}; tare {}",
+        "{}{} {}, {}{}; {}{}, {length}{}; seed {}; {}; tare {}",
         guest(record).map(|guest| format!("Inside a guest ({guest}): ")).unwrap_or_default(),
         record.study.system.name,
         system_place(record),
         client(record),
         interrupts(&record.cpu_plan),
+        data(record).map(|origin| format!("data {origin}; ")).unwrap_or_default(),
         rounds(analysis.rounds),
         header.ending.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
         header.seed,
@@ -62,6 +63,13 @@ pub(crate) fn interrupts(plan: &CpuPlan) -> String {
         true => String::new(),
         false => format!(", interrupts on CPU {}", plan.interrupts),
     }
+}
+
+/// Where restored data is from.
+fn data(record: &Record) -> Option<&str> {
+    let layers = record.environments.iter().flat_map(|environment| &environment.layers);
+    let mut origins = layers.filter(|layer| layer.layer == DATA_LAYER);
+    origins.find_map(|layer| layer.found.split_once("; ")).map(|(_, origin)| origin)
 }
 
 fn cpus(list: &str) -> &str {
@@ -134,6 +142,22 @@ mod tests {
         let line = workload_line(&record, &workload);
         let expect = "capacity with clients = 12 (clients: the knee; 12: 20.1k op/s), closed loop";
         assert!(line.contains(expect), "{line}");
+    }
+
+    #[test]
+    fn origin_of_restored_data_is_a_condition() {
+        let (mut record, analysis) = crate::fixture::quick();
+        assert!(!run_line(&record, &analysis).contains("data "));
+        let found = "restored in 3.0 ms: 5.0 MiB shared by hard links, 0.0 MiB copied; from the \
+                     cache: loaded 2 h ago in 35.2 s";
+        record.environments[0].layers.push(tare_lab::environment::LayerState {
+            layer: DATA_LAYER.into(),
+            wanted: "restored".into(),
+            found: found.into(),
+            in_force: true,
+        });
+        let line = run_line(&record, &analysis);
+        assert!(line.contains("; data from the cache: loaded 2 h ago in 35.2 s; "), "{line}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tare_cql::request::Settings;
 use tare_cql::wire::Consistency;
+use tare_host::data_cache::text_digest;
 use tare_host::exec;
 use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
@@ -511,6 +512,38 @@ impl System for Cassandra {
         let Some(running) = DATA.of(at, processes, &self.java) else { return Ok(None) };
         let (system, version) = (INFO.name.into(), saved_data::series(&self.version()));
         running.save(DataStamp { system, version, shape: self.shape() }, to)
+    }
+
+    fn data_identity(&self, _cpus: usize) -> Option<Vec<(String, String)>> {
+        let mut jars: Vec<String> = std::fs::read_dir(&self.jars)
+            .ok()?
+            .flatten()
+            .filter_map(|entry| {
+                let (name, about) = (entry.file_name().into_string().ok()?, entry.metadata().ok()?);
+                name.ends_with(".jar").then(|| format!("{name} {}", about.len()))
+            })
+            .collect();
+        jars.sort();
+        // The heap decides how much of a table is in one file.
+        let mut identity: Vec<(String, String)> = vec![
+            ("cassandra".into(), self.version()),
+            ("jars".into(), text_digest(&jars.join("\n"))),
+            ("heap".into(), self.heap_bytes.to_string()),
+        ];
+        let mut words = self.options.words("settings");
+        words.extend(self.options.words("jvm").into_iter().filter(|word| word.starts_with("-D")));
+        if !words.is_empty() {
+            identity.push(("with".into(), words.join(" ")));
+        }
+        Some(identity)
+    }
+
+    fn open_data(
+        &self,
+        folder: &Path,
+        description: &str,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        DATA.open(folder, description)
     }
 
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {

@@ -375,6 +375,19 @@ impl System for MariaDb {
         running.save(DataStamp { system, version, shape: self.shape() }, to)
     }
 
+    fn data_identity(&self, _cpus: usize) -> Option<Vec<(String, String)>> {
+        // The options with a name change neither the rows nor their files.
+        saved_data::identity(&self.program, &self.options.words("settings"))
+    }
+
+    fn open_data(
+        &self,
+        folder: &Path,
+        description: &str,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        DATA.open(folder, description)
+    }
+
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
         let rows = self.session(at, ANSWER_LIMIT)?.query(BACKGROUND)?;
         let work = |row: &Vec<String>| {

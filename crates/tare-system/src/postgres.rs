@@ -21,7 +21,7 @@ use tare_lab::system::{BackgroundWork, Instances, System};
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::instances;
 use super::options::Options;
-use super::saved_data::{DataCheck, DataFiles, DataStamp, ProgramVersion, SavedDataError};
+use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion, SavedDataError};
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport};
 
@@ -279,6 +279,20 @@ impl System for Postgres {
             .map_err(|source| SavedDataError::Read { path, source })?;
         let (system, version) = (INFO.name.into(), version.trim().into());
         running.save(DataStamp { system, version, shape: String::new() }, to)
+    }
+
+    fn data_identity(&self, _cpus: usize) -> Option<Vec<(String, String)>> {
+        // The options with a name change neither the rows nor their files.
+        let program = self.directory().join("postgres");
+        saved_data::identity(&program, &self.options.words("settings"))
+    }
+
+    fn open_data(
+        &self,
+        folder: &Path,
+        description: &str,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        DATA.open(folder, description)
     }
 
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {

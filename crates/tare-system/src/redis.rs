@@ -255,6 +255,19 @@ impl System for Redis {
         running.save(DataStamp { system: self.name.into(), version, shape: String::new() }, to)
     }
 
+    fn data_identity(&self, _cpus: usize) -> Option<Vec<(String, String)>> {
+        // Of the options with a name, none is in a snapshot.
+        saved_data::identity(Path::new(&self.program()), &self.options.words("arguments"))
+    }
+
+    fn open_data(
+        &self,
+        folder: &Path,
+        description: &str,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        DATA.open(folder, description)
+    }
+
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
         Ok(background(&self.info(at)?))
     }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use tare_host::data_cache::file_digest;
 use tare_host::process::{self, ProcessHandle};
 use tare_host::tree_copy::{FileUse, TreeCopyError, copy_tree};
 use tare_lab::PartError;
@@ -104,6 +105,18 @@ pub(crate) struct RunningData<'a> {
 }
 
 impl DataFiles {
+    /// Returns data that another run has saved, with its stamp as a text.
+    pub(crate) fn open(
+        &'static self,
+        folder: &Path,
+        stamp: &str,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        let stamp = serde_json::from_str(stamp);
+        let stamp =
+            stamp.map_err(|source| SavedDataError::Stamp { path: folder.into(), source })?;
+        Ok(Some(Rc::new(Snapshot { folder: folder.into(), use_of: self.use_of, stamp })))
+    }
+
     /// Returns the data of a running system, of which `processes` are the host's ids, the first one
     /// at the front. `None` if the host does not see the data, or the process is not `program`.
     pub(crate) fn of<'a>(
@@ -194,6 +207,14 @@ struct Snapshot {
 }
 
 impl DataSnapshot for Snapshot {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn description(&self) -> String {
+        self.stamp.text()
+    }
+
     fn restore(&self, to: &Path) -> Result<RestoreStats, PartError> {
         let began = Instant::now();
         let copied = copy_tree(&self.folder, to, &self.use_of).map_err(SavedDataError::from)?;
@@ -208,11 +229,14 @@ impl DataSnapshot for Snapshot {
 }
 
 impl DataStamp {
+    fn text(&self) -> String {
+        // Texts are always JSON.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     fn write(&self, folder: &Path) -> Result<(), SavedDataError> {
         let path = folder.join(STAMP);
-        // Texts are always JSON.
-        let text = serde_json::to_string(self).unwrap_or_default();
-        fs::write(&path, text).map_err(|source| SavedDataError::Save { path, source })
+        fs::write(&path, self.text()).map_err(|source| SavedDataError::Save { path, source })
     }
 
     /// Returns the stamp of the data in a directory; `None` if nothing was restored into it.
@@ -245,6 +269,18 @@ impl DataStamp {
     }
 }
 
+/// Returns what data depends on: the content of a program of the host, and words that the study
+/// adds to its configuration. `None` if the program cannot be read.
+pub(crate) fn identity(program: &Path, words: &[String]) -> Option<Vec<(String, String)>> {
+    let path = tare_host::exec::find(&program.to_string_lossy())?;
+    let name = program.file_name()?.to_string_lossy().into_owned();
+    let mut identity = vec![(name, file_digest(&path).ok()?)];
+    if !words.is_empty() {
+        identity.push(("with".into(), words.join(" ")));
+    }
+    Some(identity)
+}
+
 /// Returns the version in what a program prints about it: the first word that begins with a digit.
 /// `all` if there is none.
 pub(crate) fn printed_version(all: &str) -> &str {
@@ -274,6 +310,7 @@ pub(crate) fn shape_of(settings: &[String], names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::process::{Child, Command, Stdio};
 
     use super::*;
@@ -348,6 +385,13 @@ mod tests {
         }
         assert_eq!(fs::read(to.join("logs/last")).unwrap().len(), 30);
         assert_eq!(DataStamp::read(&to).unwrap(), None, "the stamp is part of a restore");
+        // Another run has the files and the description.
+        let other = FILES.open(snapshot.folder(), &snapshot.description()).unwrap().unwrap();
+        let start = place.path().join("third");
+        fs::create_dir(&start).unwrap();
+        assert_eq!(other.restore(&start).unwrap().linked_bytes, 900);
+        assert_eq!(DataStamp::read(&start).unwrap(), Some(stamp()));
+        assert!(FILES.open(&to, "{").is_err());
     }
 
     #[test]
@@ -400,6 +444,24 @@ mod tests {
         fs::write(place.path().join(STAMP), "{").unwrap();
         let error = DataStamp::read(place.path()).unwrap_err().to_string();
         assert!(error.ends_with("is not the stamp of saved data"), "{error}");
+    }
+
+    #[test]
+    fn identity_is_the_program_with_its_words() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("server");
+        fs::write(&program, "one").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let of = |words: &[&str]| {
+            identity(&program, &words.iter().map(|word| word.to_string()).collect::<Vec<_>>())
+        };
+        let first = of(&[]).unwrap();
+        assert_eq!((first.len(), first[0].0.as_str()), (1, "server"));
+        assert_ne!(of(&["a=b"]).unwrap(), first);
+        fs::write(&program, "two").unwrap();
+        assert_ne!(of(&[]).unwrap(), first);
+        fs::remove_file(&program).unwrap();
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

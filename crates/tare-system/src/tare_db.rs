@@ -98,6 +98,10 @@ struct Snapshot {
 }
 
 impl DataSnapshot for Snapshot {
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn restore(&self, to: &Path) -> Result<RestoreStats, PartError> {
         let began = Instant::now();
         let copied = snapshot::put(&self.folder, to, Sharing::Wanted)?;
@@ -213,6 +217,20 @@ impl System for TareDb {
         }
         snapshot::copy(data, to, Sharing::Wanted)?;
         Ok(Some(Rc::new(Snapshot { folder: to.into() })))
+    }
+
+    fn data_identity(&self, cpus: usize) -> Option<Vec<(String, String)>> {
+        // The memory decides how much of a table is in one file.
+        let memory = self.memory_bytes(cpus).map_or("auto".into(), |bytes| bytes.to_string());
+        Some(vec![("shards".into(), cpus.to_string()), ("memory".into(), memory)])
+    }
+
+    fn open_data(
+        &self,
+        folder: &Path,
+        _description: &str,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        Ok(Some(Rc::new(Snapshot { folder: folder.into() })))
     }
 
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {

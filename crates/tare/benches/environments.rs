@@ -79,6 +79,7 @@ fn main() -> Result<()> {
             .args(["weigh", "s.toml", "--json", "-o", &record, "--state"])
             .arg(scratch.path().join("state"))
             .current_dir(scratch.path())
+            .env("TARE_DATA_CACHE", "off")
             .stderr(Stdio::inherit())
             .output()?;
         let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;

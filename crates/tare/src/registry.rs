@@ -7,6 +7,7 @@ use tare_lab::fake;
 use tare_lab::study::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
 use tare_system::own_rows::OwnRowsKinds;
 
+use crate::campaign::data_cache;
 use crate::run_server;
 
 /// What `tare doctor` and `tare clean` run, in the order of the output.
@@ -18,6 +19,7 @@ pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
     tare_driver::doctor::HOUSEKEEPING,
     tare_probe::doctor::HOUSEKEEPING,
     run_server::HOUSEKEEPING,
+    data_cache::HOUSEKEEPING,
 ];
 
 /// The kinds of journal entries in addition to those of `tare-host`.

@@ -38,6 +38,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "the built-in load generator: closed loop and open loop, one thread per client CPU",
     speaks: &["cql", "redis", "memcached"],
     options: &[],
+    load_options: &[],
     program: None,
     check: |study, speaks| {
         let protocol = Protocol::find(speaks).unwrap_or_default();

@@ -63,6 +63,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "Cassandra's own load tool: write, read and mixed on its standard table",
     speaks: &["cql"],
     options: OPTIONS,
+    load_options: &["command", "ratio", "threads", "keys"],
     program: Some(HOME.program(
         "apt-get install default-jre-headless; cassandra-stress itself is part of Cassandra's binary distribution, whose directory a study names (home)",
     )),

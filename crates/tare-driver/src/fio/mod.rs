@@ -55,6 +55,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "fio, run inside the environment on its data directory (system fio)",
     speaks: &["fio"],
     options: options::OPTIONS,
+    load_options: &[],
     program: Some(Program { name: "fio", home: None, get: "apt-get install fio" }),
     check: |study, _| {
         let read = |workload| Options::read(workload).map(drop);

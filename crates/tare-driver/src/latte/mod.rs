@@ -43,6 +43,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "latte, on the Rust driver: CQL by a script, closed loop and fixed rate",
     speaks: &["cql"],
     options: OPTIONS,
+    load_options: &["function", "threads", "concurrency", "connections"],
     program: Some(Program { name: NAME, home: None, get: "cargo install latte-cli --locked" }),
     check: tool::check::<Latte>,
     saturation: Saturation::Option("concurrency", 128),

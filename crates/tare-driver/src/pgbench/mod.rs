@@ -56,6 +56,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "PostgreSQL's own load tool: built-in scripts or yours, closed loop and fixed rate",
     speaks: &["postgres"],
     options: OPTIONS,
+    load_options: &["builtin", "script", "clients", "jobs", "protocol"],
     program: Some(Program { name: NAME, home: None, get: "apt-get install postgresql" }),
     check: tool::check::<Pgbench>,
     saturation: Saturation::Option("clients", CLIENTS),

@@ -41,6 +41,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "Redis's own load tool: closed loop, one command",
     speaks: &["redis"],
     options: OPTIONS,
+    load_options: &["clients", "pipeline", "threads"],
     program: Some(Program { name: NAME, home: None, get: "apt-get install redis-tools" }),
     check: tool::check::<RedisBenchmark>,
     saturation: Saturation::Option("clients", CLIENTS),

@@ -43,6 +43,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "Scylla's load tool: rows by key, closed loop and fixed rate",
     speaks: &["cql"],
     options: OPTIONS,
+    load_options: &["mode", "workload", "concurrency", "connections"],
     program: Some(Program {
         name: NAME,
         home: None,

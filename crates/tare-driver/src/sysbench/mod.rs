@@ -62,6 +62,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "sysbench's OLTP tests for MySQL and MariaDB: closed loop",
     speaks: &["mysql"],
     options: OPTIONS,
+    load_options: &["threads", "rand_type"],
     program: Some(Program { name: NAME, home: None, get: "apt-get install sysbench" }),
     check: tool::check::<Sysbench>,
     saturation: Saturation::Option("threads", THREADS),

@@ -70,6 +70,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "YCSB's core workloads A to F by its Cassandra binding, closed loop and fixed rate",
     speaks: &["cql"],
     options: OPTIONS,
+    load_options: &["workload", "threads"],
     program: Some(HOME.program(
         "apt-get install default-jre-headless; unpack ycsb-0.17.0.tar.gz (or ycsb-cassandra-binding-0.17.0.tar.gz) of github.com/brianfrankcooper/YCSB/releases and name its directory in the study (home)",
     )),

@@ -60,6 +60,7 @@ pub(super) fn record() -> Record {
             schedule: ScheduleSpec {
                 kind: ScheduleKind::Slices,
                 data: DataStart::Loaded,
+                without_data_cache: false,
                 window: Duration::from_secs(1),
                 lead_in: Duration::ZERO,
                 rounds: 10,

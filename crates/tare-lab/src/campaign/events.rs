@@ -44,6 +44,10 @@ pub enum Event<'e> {
         done: u64,
         all: u64,
     },
+    /// Where the saved data of all starts is from, or why it is not kept, in one line.
+    DataSaved {
+        line: &'e str,
+    },
     /// The requests in flight of a workload with `load = "saturate"` are known.
     Climbed {
         workload: &'e str,

@@ -141,15 +141,20 @@ impl Campaign<'_, '_> {
     /// Returns the command of each instance.
     fn launches(&self, system: &dyn System) -> Vec<Launch> {
         let count = system.instances().count.max(1);
-        if let Some(hosts) = &self.parts.hosts {
-            let launch = |number| system.launch_instance(hosts.instance_cpus, number);
-            return (0..count).map(launch).collect();
+        let cpus = self.cpus_of_instance(system);
+        if count == 1 && self.parts.hosts.is_none() {
+            return vec![system.launch(cpus)];
         }
-        if count == 1 {
-            return vec![system.launch(self.system_cpus)];
+        (0..count).map(|number| system.launch_instance(cpus, number)).collect()
+    }
+
+    /// Returns for how many CPUs an instance is started.
+    pub(super) fn cpus_of_instance(&self, system: &dyn System) -> usize {
+        match (&self.parts.hosts, system.instances().count.max(1)) {
+            (Some(hosts), _) => hosts.instance_cpus,
+            (None, 1) => self.system_cpus,
+            (None, count) => super::instance_cpus(self.system_cpus, count),
         }
-        let share = super::instance_cpus(self.system_cpus, count);
-        (0..count).map(|number| system.launch_instance(share, number)).collect()
     }
 
     fn bring_up(&mut self, index: usize) -> Result<(), StartError> {
@@ -205,7 +210,7 @@ impl Campaign<'_, '_> {
             return Err(StartError::NotInForce { reason: doubt.text() });
         }
         let restored = running.environment.restored();
-        record.layers.extend(data::state(self.study.schedule.data, restored));
+        record.layers.extend(data::state(self.study.schedule.data, restored, self.data_origin));
         if restored.is_some() {
             self.assume_data(target)?;
         } else if !self.has_rows(index) {

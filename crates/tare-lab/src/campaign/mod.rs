@@ -37,6 +37,7 @@ use crate::record::{DoubtRecord, Record, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::ExtraRounds;
 use crate::study::{ScheduleKind, Study, WorkloadSpec, control_name};
+use data::DataOrigin;
 use member::Member;
 
 #[cfg(test)]
@@ -46,8 +47,8 @@ pub use climb::CLIMB_BUDGET_SHARE;
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{
-    Clock, DropCachedPages, EnvironmentFactory, Goal, Memory, Parts, SystemClock, SystemHosts,
-    SystemOptions,
+    CachedData, Clock, DataCache, DropCachedPages, EnvironmentFactory, Goal, Memory, Parts,
+    SystemClock, SystemHosts, SystemOptions, WantedData,
 };
 pub use rounds::SLICE_EXTRA_GUESS;
 pub use shares::{instance_cpus, system_cpus};
@@ -150,6 +151,8 @@ struct Campaign<'c, 'p> {
     system_cpus: usize,
     /// The saved data that all starts restore, if there is any.
     snapshot: Option<Rc<dyn DataSnapshot>>,
+    /// Where that data is from; `None` until it is saved.
+    data_origin: Option<DataOrigin>,
     leftovers: Vec<(String, String)>,
     /// The longest teardown of one environment so far.
     teardown: Duration,
@@ -190,6 +193,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             began: parts.clock.now(),
             system_cpus,
             snapshot: None,
+            data_origin: None,
             leftovers: Vec::new(),
             teardown: TEARDOWN_GUESS,
             start_time: Duration::ZERO,

@@ -1,15 +1,16 @@
 //! The parts, clock and memory limits of a campaign, which the caller supplies.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Driver;
-use crate::environment::{CpuPlan, Environment, EnvironmentSpec};
+use crate::environment::{CpuPlan, DataSnapshot, Environment, EnvironmentSpec};
 use crate::path::DeviceTowards;
 use crate::probe::Probe;
-use crate::study::ScheduleKind;
+use crate::study::{ScheduleKind, WorkloadSpec};
 use crate::system::System;
 
 /// The campaign's clock. Tests use a virtual one.
@@ -109,6 +110,7 @@ impl<'p> Parts<'p> {
             plan,
             memory: None,
             data_dir: None,
+            data_cache: None,
             doubts: Vec::new(),
             left_out: Vec::new(),
             device_towards: None,
@@ -131,6 +133,44 @@ impl<'p> Parts<'p> {
 /// Drops what the page cache has of a directory.
 pub type DropCachedPages<'p> = dyn FnMut(&Path) -> Result<(), PartError> + 'p;
 
+/// Loaded data that is kept for later studies. It costs nothing to lose: what cannot be used or
+/// kept is a line for the user.
+pub trait DataCache {
+    /// Puts the data that the study wants into the new directory `to`, if the cache has it. Adds
+    /// lines for the user.
+    fn find(
+        &mut self,
+        wanted: &WantedData<'_>,
+        to: &Path,
+        lines: &mut Vec<String>,
+    ) -> Option<CachedData>;
+
+    /// Keeps the data that `find` did not find.
+    fn keep(&mut self, data: &dyn DataSnapshot, load_time: Duration, lines: &mut Vec<String>);
+}
+
+/// The data of a study, by what it depends on.
+#[expect(missing_debug_implementations, reason = "it has a system")]
+pub struct WantedData<'d> {
+    pub baseline: &'d EnvironmentSpec,
+    /// The system with the options of the baseline.
+    pub system: &'d dyn System,
+    /// The CPUs of one instance.
+    pub cpus: usize,
+    /// The workloads whose rows are written, with the seeds of the rows.
+    pub rows: &'d [(&'d WorkloadSpec, u64)],
+}
+
+/// Data from the cache.
+#[derive(Debug)]
+pub struct CachedData {
+    pub data: Rc<dyn DataSnapshot>,
+    /// How long ago it was loaded.
+    pub age: Duration,
+    /// How long that took.
+    pub load_time: Duration,
+}
+
 /// Everything that a campaign needs from its caller.
 #[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
 pub struct Parts<'p> {
@@ -148,6 +188,8 @@ pub struct Parts<'p> {
     /// Path of a new directory for data that is loaded once (`study::DataStart::Restored`). The
     /// caller removes it after the run. `None`: every start loads its own data.
     pub data_dir: Option<PathBuf>,
+    /// Data that earlier studies have loaded. `None`: every study loads its own.
+    pub data_cache: Option<Box<dyn DataCache + 'p>>,
     /// Doubts of the caller about the whole record, such as a baseline that is not clean.
     pub doubts: Vec<Doubt>,
     /// Environments that are not started, with the reasons.

@@ -25,6 +25,7 @@ fn study() -> Study {
         schedule: ScheduleSpec {
             kind: ScheduleKind::Slices,
             data: DataStart::Loaded,
+            without_data_cache: false,
             window: std::time::Duration::from_millis(400),
             lead_in: std::time::Duration::from_millis(100),
             rounds: 9,

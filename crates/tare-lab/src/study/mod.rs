@@ -191,6 +191,9 @@ pub struct ScheduleSpec {
     pub kind: ScheduleKind,
     #[serde(default)]
     pub data: DataStart,
+    /// Whether restored data is neither taken from the cache of this host nor kept there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_data_cache: bool,
     /// Measured window of a slice or trial.
     pub window: Duration,
     /// Set if the host chooses the window before the rounds (`window = "auto"`).

@@ -85,6 +85,7 @@ const ROOT_KEYS: &[&str] = &[
 const SCHEDULE_KEYS: &[&str] = &[
     "kind",
     "data",
+    "data_cache",
     "window",
     "lead_in",
     "rounds",
@@ -168,8 +169,7 @@ fn read(
         root.text("baseline")?.ok_or_else(|| root.missing("baseline"))?;
     let driver = driver(&root, vocabulary)?;
     let (system, hosts) = system(&root, vocabulary)?;
-    let has_files = vocabulary.systems.iter().any(|one| one.name == system.name && !one.in_memory);
-    let schedule = schedule(&root, has_files)?;
+    let schedule = schedule(&root, unsaved(&system, &hosts, vocabulary))?;
     let cpus = cpus(&root)?;
     let environments = environments::read(&root, source, vocabulary, &system)?;
     let names: Vec<String> = environments.iter().map(|one| one.name.clone()).collect();
@@ -312,8 +312,27 @@ fn system(
     }
 }
 
-/// Reads the schedule of a study whose system has its data in files, or has none.
-fn schedule(root: &Table<'_>, has_files: bool) -> Result<ScheduleSpec, StudyError> {
+/// Returns why the data of a system cannot be restored into a start, if that is so.
+fn unsaved(
+    system: &SystemSpec,
+    hosts: &[SystemHost],
+    vocabulary: &Vocabulary,
+) -> Option<&'static str> {
+    let has =
+        |pair: (&str, &str)| system.options.iter().any(|(name, value)| (&**name, &**value) == pair);
+    if !vocabulary.systems.iter().any(|one| one.name == system.name && !one.in_memory) {
+        return Some("the system has no data in files, so the driver loads it after each start");
+    }
+    if !hosts.is_empty() {
+        return Some("its instances run on hosts of their own, where the driver loads each start");
+    }
+    has(("cluster", "true")).then_some(
+        "a node of a cluster keeps the addresses of its first start in its data; leave out \"cluster\", or set data = \"loaded\"",
+    )
+}
+
+/// Reads the schedule of a study. `unsaved` says why its data cannot be restored.
+fn schedule(root: &Table<'_>, unsaved: Option<&str>) -> Result<ScheduleSpec, StudyError> {
     let empty = DeTable::new();
     let table = match root.table("schedule", SCHEDULE_KEYS)? {
         Some(table) => table,
@@ -325,15 +344,16 @@ fn schedule(root: &Table<'_>, has_files: bool) -> Result<ScheduleSpec, StudyErro
         _ => ScheduleKind::Slices,
     };
     let starts = ["loaded".to_string(), "restored".to_string()];
-    let data = match (table.word("data", &starts)?.as_deref(), kind) {
-        (Some("restored"), _) if !has_files => {
-            let why = "the system has no data in files, so the driver loads it after each start";
-            return Err(table.need("data")?.bad_value(why));
-        }
-        (None, ScheduleKind::Trials) if !has_files => DataStart::Loaded,
+    let data = table.word("data", &starts)?;
+    if let (Some("restored"), Some(why)) = (data.as_deref(), unsaved) {
+        return Err(table.need("data")?.bad_value(why));
+    }
+    let data = match (data.as_deref(), kind) {
+        (None, ScheduleKind::Trials) if unsaved.is_some() => DataStart::Loaded,
         (Some("restored"), _) | (None, ScheduleKind::Trials) => DataStart::Restored,
         _ => DataStart::Loaded,
     };
+    let without_data_cache = table.get("data_cache").is_some() && !table.flag("data_cache")?;
     let auto = table.get("window").filter(|item| item.text().is_ok_and(|text| text == "auto"));
     if let Some(item) = auto.as_ref().filter(|_| kind == ScheduleKind::Trials) {
         return Err(item.bad_value("only slices have a window that Tare chooses; give a duration"));
@@ -364,6 +384,7 @@ fn schedule(root: &Table<'_>, has_files: bool) -> Result<ScheduleSpec, StudyErro
     Ok(ScheduleSpec {
         kind,
         data,
+        without_data_cache,
         window: match auto_window {
             Some(_) => window,
             None => table.duration("window", ms(20)..=hour, window)?,

@@ -891,6 +891,22 @@ fn data_in_memory_cannot_be_restored() {
         assert!(error.contains("the system has no data in files"), "{error}");
     }
     vocabulary.systems[0].in_memory = false;
+    let cluster = KnownOption { name: "cluster".into(), values: Vec::new() };
+    vocabulary.systems[0].options.push(cluster);
+    for (system, expect) in [
+        ("cluster = \"true\"", "keeps the addresses of its first start"),
+        ("hosts = [\"ssh:a\", \"ssh:b\"]", "run on hosts of their own"),
+    ] {
+        let name = &vocabulary.systems[0].name;
+        let system = format!("[system]\nname = {name:?}\n{system}\n[schedule]");
+        let text = GOOD.replace("[schedule]", &system);
+        let restored = text.replace("rounds = 9", "data = \"restored\"");
+        let error = parse(&restored, "s.toml", &vocabulary).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+        let trials = text.replace("rounds = 9", "kind = \"trials\"");
+        let study = parse(&trials, "s.toml", &vocabulary).unwrap();
+        assert_eq!(study.schedule.data, DataStart::Loaded);
+    }
     let text = GOOD.replace("rounds = 9", "kind = \"trials\"");
     let study = parse(&text, "s.toml", &vocabulary).unwrap();
     assert_eq!(study.schedule.data, DataStart::Restored);

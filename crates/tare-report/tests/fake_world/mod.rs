@@ -28,6 +28,7 @@ pub(crate) fn measure(
         schedule: ScheduleSpec {
             kind: ScheduleKind::Slices,
             data: DataStart::Loaded,
+            without_data_cache: false,
             window,
             lead_in: Duration::from_millis(20),
             rounds,
@@ -97,6 +98,7 @@ pub(crate) fn measure(
         plan,
         memory: None,
         data_dir: None,
+        data_cache: None,
         doubts: vec![],
         left_out: Vec::new(),
         refresh_accounts: Box::new(|| {}),

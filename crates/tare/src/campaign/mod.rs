@@ -9,6 +9,7 @@ pub(crate) mod cold;
 mod connection;
 pub(crate) mod controls;
 pub(crate) mod cpu_plan;
+pub(crate) mod data_cache;
 pub(crate) mod derived;
 pub(crate) mod fit;
 mod hosts;

@@ -9,8 +9,9 @@ use tare_cluster::Cluster;
 use tare_driver::{self as drivers, DriverInfo};
 use tare_env::runtime::attached::place_pods;
 use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
+use tare_host::journal::Journal;
 use tare_host::{UndoError, facts};
-use tare_lab::campaign::{self, CampaignError, Ending, Parts, SystemClock};
+use tare_lab::campaign::{self, CampaignError, DataCache, Ending, Parts, SystemClock};
 use tare_lab::doubt::Doubt;
 use tare_lab::driver::Driver;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
@@ -26,11 +27,12 @@ use tare_system::{ClientRoute, SystemInfo};
 use tare_tune::idle;
 
 use super::attached::RowsOfRun;
+use super::data_cache::StudyDataCache;
 use super::loaders::ConnectedLoaders;
 use super::tuning::StudyTuning;
 use super::{
-    CampaignConfig, absent, connection, controls, cpu_plan, fit, hosts, interrupts, neighbours,
-    samplers, space,
+    CampaignConfig, absent, connection, controls, cpu_plan, data_cache, fit, hosts, interrupts,
+    neighbours, samplers, space,
 };
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith, exit_error};
@@ -112,7 +114,7 @@ pub(crate) fn measure_on_host(
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &config.study;
-    let (info, driver) = parts_of(study)?;
+    let (info, driver_info) = parts_of(study)?;
     let (access, certificate) = connection::access(study)?;
     let factory = open_factory(config, state, &plan, loaders.as_ref(), tuning)?;
     let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
@@ -142,8 +144,8 @@ pub(crate) fn measure_on_host(
     let most = fit::most_instances(study, instances);
     let of_baseline = fit::instances_of_baseline(study, instances);
     let mut driver: Box<dyn Driver> = match &loaders {
-        Some(loaders) => loaders.start(driver, &client, most)?,
-        None => driver.make(&client, most).map_err(|error| anyhow!(error))?,
+        Some(loaders) => loaders.start(driver_info, &client, most)?,
+        None => driver_info.make(&client, most).map_err(|error| anyhow!(error))?,
     };
     let cpus = observed_cpus(config, &plan)?;
     host.extend(interrupt_cpus(&cpus));
@@ -181,6 +183,7 @@ pub(crate) fn measure_on_host(
         plan,
         memory,
         data_dir: Some(factory.context().work().join("kept")),
+        data_cache: study_cache(&study, driver_info, factory.context().journal())?,
         doubts,
         left_out,
         // Loaders and systems on other hosts are linked by devices that are not of this one.
@@ -201,6 +204,16 @@ pub(crate) fn measure_on_host(
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
     Ok((ending, rows.remove().into_iter().chain(factory.close()).collect()))
+}
+
+/// Returns the cache of loaded data, if the study and the user do not turn it off.
+fn study_cache<'j>(
+    study: &Study,
+    driver: &'static DriverInfo,
+    journal: &'j Journal,
+) -> anyhow::Result<Option<Box<dyn DataCache + 'j>>> {
+    let cache = data_cache::of_host()?.filter(|_| !study.schedule.without_data_cache);
+    Ok(cache.map(|cache| Box::new(StudyDataCache::new(cache, driver, journal)) as _))
 }
 
 /// Returns the study for the record, with the environments as the study file has them: a pod that

@@ -86,9 +86,11 @@ pub(crate) fn place(study: &mut Study, elsewhere: &Elsewhere) -> anyhow::Result<
     Ok(())
 }
 
-/// Returns the seed of the command line, else that of the study, else a random one.
-pub(crate) fn seed(requested: Option<u64>, study: &Study) -> u64 {
-    requested.or(study.schedule.seed).unwrap_or_else(random_seed)
+/// Returns the seed of the command line, else that of the study, else a random one. The study gets
+/// one that was asked for, which is then that of restored rows too.
+pub(crate) fn seed(requested: Option<u64>, study: &mut Study) -> u64 {
+    study.schedule.seed = requested.or(study.schedule.seed);
+    study.schedule.seed.unwrap_or_else(random_seed)
 }
 
 fn random_seed() -> u64 {

@@ -310,6 +310,8 @@ pub enum ListKind {
     Studies,
     Workloads,
     Knobs,
+    /// Loaded data that later studies restore
+    Data,
 }
 
 #[derive(Debug, Args)]
@@ -343,8 +345,11 @@ pub struct Clean {
     /// With --on, also remove the copies of this program there
     #[arg(long, requires = "on")]
     pub programs: bool,
+    /// Also remove the loaded data that later studies would restore (`tare list data`)
+    #[arg(long)]
+    pub data: bool,
     /// Remove the journal of this run, whose engine is gone, and print what may be left
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["on", "json"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["on", "json", "data"])]
     pub forget: Option<String>,
     /// Print JSON
     #[arg(long)]

@@ -117,7 +117,7 @@ fn measure(options: &Check, gate: &Rc<Gate>, state: &Path) -> anyhow::Result<(Pa
         }
     }
     study::limit(&mut study, options.rounds, options.time);
-    let seed = study::seed(options.seed, &study);
+    let seed = study::seed(options.seed, &mut study);
     let record = options
         .output
         .clone()

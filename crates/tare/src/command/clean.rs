@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use tare_host::clean::{Outcome, clean, forget};
 
+use crate::campaign::data_cache;
 use crate::cleanup;
 use crate::cli::Clean;
 use crate::exit::{Exit, ExitWith};
@@ -22,11 +23,14 @@ pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow:
         }
         return Ok(Exit::Success);
     }
+    // A wrong variable is an error before anything is removed.
+    let cache = data_cache::of_host()?.filter(|_| options.data);
     let mut report = clean(state, KINDS)?;
     if let Some(own) = remote_run::user_state(state).filter(|own| own.exists()) {
         report.runs.extend(clean(&own, KINDS)?.runs);
     }
-    let others = cleanup::remove_unjournalled(state);
+    let mut others = cleanup::remove_unjournalled(state);
+    others.extend(cache.map(|cache| (data_cache::WHAT, data_cache::clear(&cache))));
     if options.json {
         let runs: Vec<_> = report.runs.iter().map(|(run, outcome)| as_json(run, outcome)).collect();
         let mut all = serde_json::Map::from_iter([("runs".to_string(), runs.into())]);

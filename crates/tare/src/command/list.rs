@@ -1,5 +1,7 @@
 //! `tare list`: lists everything that a study may name, from the `ALL` lists of the crates.
 
+mod cached_data;
+
 use std::io::Write;
 use std::path::Path;
 
@@ -59,6 +61,9 @@ const KINDS: [ListKind; 9] = [
 ];
 
 pub(crate) fn run(options: &List, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if options.kind == Some(ListKind::Data) {
+        return cached_data::list(options.json, out);
+    }
     let kinds: Vec<ListKind> = options.kind.map_or_else(|| KINDS.to_vec(), |kind| vec![kind]);
     if options.json {
         let all: serde_json::Map<String, serde_json::Value> = kinds
@@ -89,6 +94,7 @@ fn title(kind: ListKind) -> &'static str {
         ListKind::Studies => "studies",
         ListKind::Workloads => "workloads",
         ListKind::Knobs => "knobs",
+        ListKind::Data => "data",
     }
 }
 
@@ -133,6 +139,8 @@ fn items(kind: ListKind, state: &Path) -> Vec<Item> {
             };
             tare_tune::knobs::ALL.iter().map(knob).collect()
         }
+        // No study names it.
+        ListKind::Data => Vec::new(),
     }
 }
 

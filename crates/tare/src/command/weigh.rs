@@ -114,7 +114,7 @@ fn config(options: &Weigh, trace: Option<&Trace>) -> anyhow::Result<CampaignConf
             let (mut study, text) = read_study(options, options.quick, trace)?;
             study::place(&mut study, &options.elsewhere)?;
             study.add_runtime_controls();
-            let seed = study::seed(options.seed, &study);
+            let seed = study::seed(options.seed, &mut study);
             (study, text, seed, Options::default())
         }
     };

@@ -31,6 +31,7 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
             Some(format!("{}: ready{}", environment.spec.name, ready.unwrap_or_default()))
         }
         Event::EnvironmentLeftOut { name, reason } => Some(format!("{name}: left out: {reason}")),
+        Event::DataSaved { line } => Some((*line).to_string()),
         Event::Climbed { workload, in_flight, option, climb } => {
             let what = option.unwrap_or("in flight");
             Some(format!("{workload}: {in_flight} {what} ({})", tare_report::climb_text(climb)))

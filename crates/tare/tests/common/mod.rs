@@ -9,9 +9,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The built program.
+/// The built program, which keeps no data on the host for later studies.
 pub(crate) fn tare() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tare"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    command.env("TARE_DATA_CACHE", "off");
+    command
 }
 
 /// Runs the program with arguments in a directory and returns its output and exit code.

@@ -64,6 +64,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         schedule: ScheduleSpec {
             kind,
             data: DataStart::Loaded,
+            without_data_cache: false,
             window: Duration::from_millis(100),
             lead_in: Duration::from_millis(20),
             rounds: 12,
@@ -143,6 +144,7 @@ impl Observer for EventLog<'_> {
                 format!("done {round} of {rounds_expected}")
             }
             Event::TeardownFailed { name, .. } => format!("leftover {name}"),
+            Event::DataSaved { line } => format!("data: {line}"),
         };
         if let Some((flag, at)) = self.stop
             && at == word

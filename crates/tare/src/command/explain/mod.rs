@@ -82,7 +82,7 @@ fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow:
     let (mut study, original) = study::read(arguments.what(), arguments.quick)?;
     attached::refuse(&study, "tare explain")?;
     cold::choose_rows(&mut study, &tare_tune::plan::Options::default(), state)?;
-    let seed = study::seed(arguments.seed, &study);
+    let seed = study::seed(arguments.seed, &mut study);
     inside::check(&arguments.inside, arguments.show.page)?;
     let guest = inside::current_guest(&arguments.inside);
     let mut destroy = arguments.destroy.destroy_data_on.clone();

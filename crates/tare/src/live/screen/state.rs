@@ -204,7 +204,8 @@ impl State {
                 self.analysis = Some((*analysis).clone());
             }
             Event::WarmingUp { takes } => self.left = Some((*takes, now)),
-            Event::Climbed { .. }
+            Event::DataSaved { .. }
+            | Event::Climbed { .. }
             | Event::Calibrated { .. }
             | Event::WindowChosen { .. }
             | Event::Restarting { .. }

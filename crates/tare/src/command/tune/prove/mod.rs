@@ -36,7 +36,7 @@ pub(crate) fn run(
     let asked = &arguments.loaders.loaders;
     let (mut study, original) = study::read_with(&arguments.study, false, asked)?;
     attached::refuse(&study, "tare tune prove")?;
-    let seed = study::seed(arguments.seed, &study);
+    let seed = study::seed(arguments.seed, &mut study);
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
     let options = Options::from(&arguments.plan);
