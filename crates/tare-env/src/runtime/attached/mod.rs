@@ -149,7 +149,8 @@ impl Environment for Attached {
         let running = self.running.insert(self.find()?);
         // As the host reaches it through the root of the process.
         let data = self.attach.data.as_ref().map(|data| running.target.path_of(data));
-        Ok(Endpoint { address: self.attach.address, data })
+        let inside = Some(process::network_namespace(running.target.pid));
+        Ok(Endpoint { address: self.attach.address, data, inside })
     }
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
