@@ -8,8 +8,11 @@ mod common;
 mod stand_in;
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
+use std::thread;
+use std::time::Duration;
 
 use common::{run_in, stderr, stdout};
 use serde_json::Value;
@@ -24,21 +27,25 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Program("nft"), Need::Program("ip")]
 const ENVIRONMENTS: &str = "[[environment]]\nname = \"native\"\nruntime = \"process\"\n\
      [[environment]]\nname = \"bridge\"\nextends = \"native\"\nnetwork = \"bridge\"\n";
 
-/// A directory with an installation, in which studies run.
-struct Bed(tempfile::TempDir);
+/// A directory with an installation, in which studies run. It has the host for itself.
+struct Bed {
+    folder: tempfile::TempDir,
+    _alone: fs::File,
+}
 
 impl Bed {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, alone) = (tempfile::tempdir().unwrap(), host_state::alone());
         stand_in::install(&folder.path().join("scylla"));
-        Self(folder)
+        Self { folder, _alone: alone }
     }
 
     fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
-    /// Weighs with these lines of the system and of the schedule, alone.
+    /// Weighs with these lines of the system and of the schedule, and checks that the host is as
+    /// before.
     fn weigh(&self, system: &str, schedule: &str, environments: &str) -> Output {
         let directory = self.path().join("scylla");
         let study = format!(
@@ -50,7 +57,6 @@ impl Bed {
         );
         fs::write(self.path().join("study.toml"), study).unwrap();
         let state = self.path().join("state");
-        let _alone = host_state::alone();
         let before = HostState::read();
         let words = ["weigh", "study.toml", "--json", "--state", state.to_str().unwrap()];
         let output = run_in(self.path(), words);
@@ -168,5 +174,65 @@ fn what_tare_disk_writes_is_an_io_properties_file() {
         let expect = "disks:\n  - mountpoint: \"{data}\"\n    read_iops: 95000\n";
         assert!(made.starts_with(expect), "{made}");
         assert!(plan["command"].to_string().contains("--io-properties-file"));
+    }
+}
+
+/// A stand-in that runs before the study. Dropping it ends it.
+struct Live(std::process::Child);
+
+impl Live {
+    /// Starts it with its metrics at this port of 127.77.0.1, where clients reach it too.
+    fn start(bed: &Bed, metrics_port: u16) -> Self {
+        let folder = bed.path().join("live");
+        fs::create_dir(&folder).unwrap();
+        let configuration = folder.join("scylla.yaml");
+        let text = format!(
+            "workdir: \"{}\"\nnative_transport_port: 9042\nprometheus_address: {LIVE}\n\
+             prometheus_port: {metrics_port}\napi_address: {LIVE}\n",
+            folder.display()
+        );
+        fs::write(&configuration, text).unwrap();
+        let words =
+            format!("--smp 1 --rpc-address {LIVE} --options-file {}", configuration.display());
+        let mut live = Self(stand_in::start(&bed.path().join("scylla"), &words));
+        while TcpStream::connect((LIVE, 9042)).is_err() {
+            assert!(live.0.try_wait().unwrap().is_none(), "the stand-in has ended");
+            thread::sleep(Duration::from_millis(20));
+        }
+        live
+    }
+
+    fn environment(&self) -> String {
+        let pid = self.0.id();
+        format!(
+            "[[environment]]\nname = \"native\"\n\
+             attach = {{ pid = {pid}, address = \"{LIVE}:9042\" }}\n"
+        )
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+const LIVE: &str = "127.77.0.1";
+
+#[test]
+fn attached_scylla_has_the_account_if_its_metrics_answer() {
+    let test = "attached_scylla_has_the_account_if_its_metrics_answer";
+    if skipped(test, &NEEDS) {
+        return;
+    }
+    for (port, has_account) in [(9180, true), (9181, false)] {
+        let bed = Bed::new();
+        let live = Live::start(&bed, port);
+        let report = bed.report("", "", &live.environment()).to_string();
+        assert_eq!(report.contains("no_polling_account"), !has_account, "{report}");
+        let accounts = "SELECT count(*) > 0 FROM slices WHERE busy_ns IS NOT NULL";
+        assert_eq!(bed.values(accounts), [f64::from(u8::from(has_account))]);
     }
 }

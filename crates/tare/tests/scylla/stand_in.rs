@@ -27,6 +27,8 @@ use tare_db::metrics::{Metrics, ShardMetrics};
 /// Set for the process that is the stand-in, to the words of its command line.
 const WORDS: &str = "TARE_TEST_SCYLLA_WORDS";
 pub(crate) const VERSION: &str = "5.4.9-0.20240703.stand-in";
+/// The loaders of the host's programs, of which an installation has one of its own.
+const LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
 /// The port of `tare db` beside that of the stand-in.
 const DATABASE_PORT: u16 = 9099;
 
@@ -35,8 +37,8 @@ pub(crate) fn install(directory: &Path) {
     for folder in ["libexec", "libreloc", "bin"] {
         fs::create_dir_all(directory.join(folder)).unwrap();
     }
-    let loader = directory.join("libreloc/ld.so");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tare"), loader).unwrap();
+    let loader = LOADERS.iter().map(Path::new).find(|path| path.exists()).unwrap();
+    std::os::unix::fs::symlink(loader, directory.join("libreloc/ld.so")).unwrap();
     // Under the name that a process of Scylla has.
     let program = directory.join("bin/scylla");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();

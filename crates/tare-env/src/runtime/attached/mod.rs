@@ -46,6 +46,7 @@ pub const RUNTIME: Runtime = Runtime {
     options: &[
         ("unit", "a unit of systemd, such as redis.service: the processes of its cgroup"),
         ("container", "docker:NAME or podman:NAME: the processes of its cgroup"),
+        ("compose", "FILE:SERVICE: the running container of a service of a compose file"),
         ("pid", "a process and its descendants"),
         ("cgroup", "path of a cgroup: its processes"),
         (
