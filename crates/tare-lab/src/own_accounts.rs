@@ -30,9 +30,8 @@ pub struct LoopTime {
     pub busy_ns: u64,
     /// Time in which the loop did not sleep, in ns; 0 if the system does not count it.
     pub awake_ns: u64,
-    /// The part of the time awake in which others had the CPU, in ns. Not below 0 between two
-    /// readings.
-    pub stolen_ns: i64,
+    /// Time in which it slept, in ns; 0 if the system does not count it.
+    pub asleep_ns: u64,
 }
 
 impl LoopTimes {
@@ -44,27 +43,43 @@ impl LoopTimes {
         self
     }
 
-    /// Returns the CPU time with work, in ns, that each loop had for `operations` operations of a
-    /// window, of all that the system answered since an earlier reading. `None` if it answered
-    /// nothing or is another process.
+    /// Returns the times of each loop in a window of `window_ns` with `operations`, a part of the
+    /// time since an earlier reading. `None` if the system answered nothing since then or is
+    /// another process.
     ///
     /// The two readings span more than the window: the lead-in, and moments without load. What a
     /// request costs is the same in all of it, but the share of busy time is not.
-    pub fn busy_since(&self, before: &Self, operations: u64) -> Option<Vec<f64>> {
+    pub fn in_window(
+        &self,
+        before: &Self,
+        operations: u64,
+        window_ns: u64,
+    ) -> Option<Vec<LoopInWindow>> {
         let requests = self.requests.checked_sub(before.requests).filter(|count| *count > 0)?;
         if self.loops.len() != before.loops.len() {
             return None;
         }
         let of_window = operations as f64 / requests as f64;
-        let busy = |(after, before): (&LoopTime, &LoopTime)| {
-            let busy_ns = after.busy_ns.checked_sub(before.busy_ns)? as f64;
+        let one = |(after, before): (&LoopTime, &LoopTime)| {
+            let busy_ns = after.busy_ns.checked_sub(before.busy_ns)? as f64 * of_window;
             let awake_ns = after.awake_ns.saturating_sub(before.awake_ns) as f64;
-            let stolen_ns = (after.stolen_ns - before.stolen_ns).max(0) as f64;
-            let had_cpu = if awake_ns > 0.0 { 1.0 - (stolen_ns / awake_ns).min(1.0) } else { 1.0 };
-            Some(busy_ns * had_cpu * of_window)
+            let asleep_ns = after.asleep_ns.saturating_sub(before.asleep_ns) as f64;
+            let all_ns = awake_ns + asleep_ns;
+            let awake_share = (all_ns > 0.0).then(|| awake_ns / all_ns);
+            let idle_poll_ns =
+                awake_share.map(|share| (window_ns as f64 * share - busy_ns).max(0.0));
+            Some(LoopInWindow { busy_ns, idle_poll_ns })
         };
-        self.loops.iter().zip(&before.loops).map(busy).collect()
+        self.loops.iter().zip(&before.loops).map(one).collect()
     }
+}
+
+/// The time of one event loop in a window, in ns, by its clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoopInWindow {
+    pub busy_ns: f64,
+    /// `None` if the system does not count whether it slept.
+    pub idle_poll_ns: Option<f64>,
 }
 
 /// What a system has counted since its start by itself.
@@ -118,30 +133,29 @@ impl OwnCounts {
 mod tests {
     use super::*;
 
-    fn loop_time(busy_ms: u64, awake_ms: u64, stolen_ms: i64) -> LoopTime {
-        let ms = 1_000_000;
-        LoopTime {
-            busy_ns: busy_ms * ms,
-            awake_ns: awake_ms * ms,
-            stolen_ns: stolen_ms * 1_000_000,
-        }
+    const MS: u64 = 1_000_000;
+
+    fn loop_time(busy_ms: u64, awake_ms: u64, asleep_ms: u64) -> LoopTime {
+        let [busy_ns, awake_ns, asleep_ns] = [busy_ms, awake_ms, asleep_ms].map(|ms| ms * MS);
+        LoopTime { busy_ns, awake_ns, asleep_ns }
     }
 
     #[test]
     fn loops_divide_their_busy_time_by_requests() {
         let read = |loops: &[LoopTime], requests| LoopTimes { loops: loops.to_vec(), requests };
-        let before = read(&[loop_time(100, 1000, -50), loop_time(0, 1000, 0)], 500);
-        let check = |after: LoopTimes, expect: Option<&[f64]>| {
-            let found = after.busy_since(&before, 300);
-            let found = found.map(|all| all.iter().map(|ns| ns / 1e6).collect::<Vec<_>>());
+        let before = read(&[loop_time(100, 1000, 0), loop_time(0, 1000, 50)], 500);
+        let check = |after: LoopTimes, expect: Option<&[(f64, Option<f64>)]>| {
+            let found = after.in_window(&before, 300, 100 * MS);
+            let ms = |one: &LoopInWindow| (one.busy_ns / 1e6, one.idle_poll_ns.map(|ns| ns / 1e6));
+            let found = found.map(|all| all.iter().map(ms).collect::<Vec<_>>());
             assert_eq!(found.as_deref(), expect, "{after:?}");
         };
-        // Of 400 requests 300 were in the window. The second loop had three quarters of its CPU.
-        let after = read(&[loop_time(140, 1200, -60), loop_time(80, 1200, 50)], 900);
-        check(after, Some(&[30.0, 45.0]));
-        // A system that does not count the time awake.
-        let after = read(&[loop_time(140, 0, -60), loop_time(80, 0, 50)], 900);
-        check(after, Some(&[30.0, 60.0]));
+        // Of 400 requests 300 were in the window. The second loop slept half of the time.
+        let after = read(&[loop_time(140, 1200, 0), loop_time(40, 1100, 150)], 900);
+        check(after, Some(&[(30.0, Some(70.0)), (30.0, Some(20.0))]));
+        // A system that counts neither.
+        let after = read(&[loop_time(140, 0, 0), loop_time(200, 0, 0)], 900);
+        check(after, Some(&[(30.0, None), (150.0, None)]));
         check(read(&[loop_time(140, 1200, 0), loop_time(80, 1200, 0)], 500), None);
         check(read(&[loop_time(140, 1200, 0)], 900), None);
         check(read(&[loop_time(1, 10, 0), loop_time(1, 10, 0)], 900), None);

@@ -8,7 +8,7 @@ use crate::PartError;
 use crate::environment::{DataSnapshot, Endpoint, Launch};
 
 pub use crate::background::BackgroundWork;
-pub use crate::own_accounts::{BusyTime, LoopTime, LoopTimes, OwnCounts};
+pub use crate::own_accounts::{BusyTime, LoopInWindow, LoopTime, LoopTimes, OwnCounts};
 
 /// Default time limit for a started system to answer.
 pub const READY_LIMIT: Duration = Duration::from_secs(60);

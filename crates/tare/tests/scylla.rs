@@ -1,6 +1,6 @@
 //! Scylla by its own account, through the built program. Debian has no Scylla, so that a stand-in
-//! (`scylla/stand_in.rs`) is started in its place: it speaks Scylla's metrics, its REST interface and
-//! CQL, and is reached by no other way than the installation that these tests make.
+//! (`scylla/stand_in.rs`) is started in its place: it speaks Scylla's metrics, its REST interface
+//! and CQL, and is reached by no other way than the installation that these tests make.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

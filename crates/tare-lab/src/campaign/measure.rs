@@ -544,15 +544,17 @@ fn fill(slice: &mut Slice, measured: Measured) {
     }
 }
 
-/// Stores the busy time of a polling system, and that of each of its event loops as a counter. The
-/// rest of its CPU time was idle polling.
+/// Stores the busy time and the idle polling of a polling system, and the busy time of each of its
+/// event loops as a counter.
 fn fill_loops(slice: &mut Slice, before: &LoopTimes, after: &LoopTimes) {
-    let Some(loops) = after.busy_since(before, slice.operations) else { return };
-    let busy_ns = whole_ns(loops.iter().sum()).min(slice.system_cpu_ns);
-    let idle_poll_ns = slice.system_cpu_ns - busy_ns;
+    let found = after.in_window(before, slice.operations, slice.window_ns);
+    let Some(loops) = found else { return };
+    let busy_ns = whole_ns(loops.iter().map(|one| one.busy_ns).sum());
+    let idle: Option<f64> = loops.iter().map(|one| one.idle_poll_ns).sum();
+    let idle_poll_ns = idle.map_or(slice.system_cpu_ns.saturating_sub(busy_ns), whole_ns);
     slice.busy_time = Some(BusyTime { busy_ns, idle_poll_ns });
     let counter = |(number, value)| Counter { name: names::loop_busy_ns(number), value };
-    slice.counters.extend(loops.into_iter().enumerate().map(counter));
+    slice.counters.extend(loops.iter().map(|one| one.busy_ns).enumerate().map(counter));
 }
 
 /// Returns the accounts of each host of a system as counters.
@@ -708,22 +710,31 @@ mod tests {
     fn event_loops_give_the_busy_time_of_a_polling_system() {
         use crate::system::LoopTime;
 
-        let of = |busy_ns: [u64; 2], requests| LoopTimes {
-            loops: busy_ns.map(|busy_ns| LoopTime { busy_ns, ..LoopTime::default() }).into(),
+        let read = |busy_ns: [u64; 2], requests, awake_ns| LoopTimes {
+            loops: busy_ns.map(|busy_ns| LoopTime { busy_ns, awake_ns, asleep_ns: 0 }).into(),
             requests,
         };
-        let check = |after: LoopTimes, cpu_ns, expect: Option<(u64, u64)>| {
-            let mut slice =
-                Slice { operations: 50, system_cpu_ns: cpu_ns, ..empty(Phase::Latency) };
-            fill_loops(&mut slice, &of([1_000, 2_000], 10), &after);
-            let found = slice.busy_time.map(|time| (time.busy_ns, time.idle_poll_ns));
+        let of = |busy_ns, requests| read(busy_ns, requests, 20_000);
+        // The CPU time of the slice without idle polling.
+        let check = |after: LoopTimes, cpu_ns, expect: Option<u64>| {
+            let mut slice = Slice {
+                operations: 50,
+                window_ns: 5_000,
+                system_cpu_ns: cpu_ns,
+                ..empty(Phase::Latency)
+            };
+            fill_loops(&mut slice, &read([1_000, 2_000], 10, 0), &after);
+            let found = slice.busy_time.map(|_| slice.system_cpu_ns - slice.idle_poll_cpu_ns());
             assert_eq!(found, expect);
             let loops = slice.counters.iter().filter(|one| names::is_loop_busy(&one.name)).count();
             assert_eq!(loops, if expect.is_some() { 2 } else { 0 });
         };
-        check(of([5_000, 4_000], 110), 10_000, Some((3_000, 7_000)));
-        // A clock runs on while others have the CPU.
-        check(of([5_000, 4_000], 110), 2_000, Some((2_000, 0)));
+        check(of([5_000, 4_000], 110), 10_000, Some(3_000));
+        // Others had the CPUs for half of the time.
+        check(of([5_000, 4_000], 110), 5_000, Some(1_500));
+        // Without an account of sleep the clock counts, up to the CPU time.
+        check(read([5_000, 4_000], 110, 0), 10_000, Some(3_000));
+        check(read([5_000, 4_000], 110, 0), 2_000, Some(2_000));
         check(of([5_000, 4_000], 10), 10_000, None);
     }
 }

@@ -5,12 +5,12 @@
 //! namespace, which the configuration in its data directory names. The host asks there from inside
 //! that namespace. Names, types and texts of the metrics are those of `reactor::register_metrics`
 //! (src/core/reactor.cc) and `write_text_representation` (src/core/prometheus.cc) in
-//! scylladb/seastar, and of transport/server.cc in scylladb/scylladb; the paths of the REST interface
-//! those of api/api-doc/compaction_manager.json and column_family.json.
+//! scylladb/seastar, and of transport/server.cc in scylladb/scylladb; the paths of the REST
+//! interface those of api/api-doc/compaction_manager.json and column_family.json.
 //!
-//! `cpu_busy_ms` is the time since the start of a reactor without its idle time, whose clock runs on
-//! while the reactor is frozen. It counts as idle or busy once the reactor runs again, so that two
-//! readings between a thaw and the next freeze have nothing of it between them.
+//! `cpu_busy_ms` is the time since the start of a reactor without its idle time, whose clock runs
+//! on while the reactor is frozen. It counts as idle or busy once the reactor runs again, so that
+//! two readings between a thaw and the next freeze have nothing of it between them.
 //!
 //! Limits: the counters are in ms. Reading them makes each shard collect all of its metrics.
 
@@ -37,7 +37,7 @@ const API_PORT: u16 = 10000;
 
 const BUSY: &str = "scylla_reactor_cpu_busy_ms";
 const AWAKE: &str = "scylla_reactor_awake_time_ms_total";
-const STOLEN: &str = "scylla_reactor_cpu_steal_time_ms";
+const ASLEEP: &str = "scylla_reactor_sleep_time_ms_total";
 const SERVED: &str = "scylla_transport_requests_served";
 /// The families of metrics that are asked for, without the prefix: `__name__` selects those that
 /// begin with a text if it ends with an asterisk.
@@ -154,7 +154,7 @@ fn loop_times(
 /// Returns the times in the texts of two answers, or the name of a metric that they lack.
 fn read(reactors: &str, transport: &str) -> Result<LoopTimes, &'static str> {
     let busy = by_shard(reactors, BUSY);
-    let (awake, stolen) = (by_shard(reactors, AWAKE), by_shard(reactors, STOLEN));
+    let (awake, asleep) = (by_shard(reactors, AWAKE), by_shard(reactors, ASLEEP));
     let served = by_shard(transport, SERVED);
     for (metric, found) in [(BUSY, &busy), (SERVED, &served)] {
         if found.is_empty() {
@@ -166,7 +166,7 @@ fn read(reactors: &str, transport: &str) -> Result<LoopTimes, &'static str> {
     let loops = busy.iter().map(|(shard, busy)| LoopTime {
         busy_ns: ns(*busy),
         awake_ns: ns(ms(&awake, shard)),
-        stolen_ns: ms(&stolen, shard).saturating_mul(1_000_000),
+        asleep_ns: ns(ms(&asleep, shard)),
     });
     let requests = served.values().map(|count| u64::try_from(*count).unwrap_or(0)).sum();
     Ok(LoopTimes { loops: loops.collect(), requests })
@@ -234,11 +234,11 @@ scylla_transport_requests_served{shard="0"} 17
 scylla_transport_requests_served{shard="1"} 4
 "#;
 
-    fn times(loops: &[(u64, u64, i64)], requests: u64) -> LoopTimes {
-        let one = |(busy, awake, stolen): &(u64, u64, i64)| LoopTime {
+    fn times(loops: &[(u64, u64, u64)], requests: u64) -> LoopTimes {
+        let one = |(busy, awake, asleep): &(u64, u64, u64)| LoopTime {
             busy_ns: busy * 1_000_000,
             awake_ns: awake * 1_000_000,
-            stolen_ns: stolen * 1_000_000,
+            asleep_ns: asleep * 1_000_000,
         };
         LoopTimes { loops: loops.iter().map(one).collect(), requests }
     }
@@ -246,17 +246,21 @@ scylla_transport_requests_served{shard="1"} 4
     #[test]
     fn recorded_metrics_have_the_times_of_each_reactor() {
         let found = read(RECORDED, SERVED_RECORDED).unwrap();
-        assert_eq!(found, times(&[(6852, 0, -10180), (3923, 0, -11004)], 21));
+        assert_eq!(found, times(&[(6852, 0, 0), (3923, 0, 0)], 21));
         // Since 2025.2 (docs.scylladb.com, metrics update between 2025.1 and 2025.2), with the help
         // of src/core/reactor.cc.
         let newer = format!(
             "{RECORDED}# HELP scylla_reactor_awake_time_ms_total Total reactor awake time (wall_clock)\n\
              # TYPE scylla_reactor_awake_time_ms_total counter\n\
              scylla_reactor_awake_time_ms_total{{shard=\"0\"}} 9000\n\
-             scylla_reactor_awake_time_ms_total{{shard=\"1\"}} 9001\n"
+             scylla_reactor_awake_time_ms_total{{shard=\"1\"}} 9001\n\
+             # HELP scylla_reactor_sleep_time_ms_total Total reactor sleep time (wall clock)\n\
+             # TYPE scylla_reactor_sleep_time_ms_total counter\n\
+             scylla_reactor_sleep_time_ms_total{{shard=\"0\"}} 70\n\
+             scylla_reactor_sleep_time_ms_total{{shard=\"1\"}} 0\n"
         );
         let found = read(&newer, SERVED_RECORDED).unwrap();
-        assert_eq!(found, times(&[(6852, 9000, -10180), (3923, 9001, -11004)], 21));
+        assert_eq!(found, times(&[(6852, 9000, 70), (3923, 9001, 0)], 21));
     }
 
     #[test]

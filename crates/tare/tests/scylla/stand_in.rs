@@ -4,9 +4,9 @@
 //! Its metrics have the names, types, helps and form of `reactor::register_metrics`
 //! (src/core/reactor.cc) and `write_text_representation` (src/core/prometheus.cc) in
 //! scylladb/seastar, of transport/server.cc in scylladb/scylladb, and of the recording
-//! scylla/tests/fixtures/scylla_5_metrics.txt in DataDog/integrations-core; its REST interface those
-//! of api/api-doc/compaction_manager.json and column_family.json in scylladb/scylladb. The values are
-//! those that `tare db`, which has a polling loop for each shard too, counts of itself.
+//! scylla/tests/fixtures/scylla_5_metrics.txt in DataDog/integrations-core; its REST interface
+//! those of api/api-doc/compaction_manager.json and column_family.json in scylladb/scylladb. The
+//! values are those that `tare db`, which has a polling loop for each shard too, counts of itself.
 
 use std::collections::HashMap;
 use std::fs;
@@ -56,7 +56,7 @@ pub(crate) fn install(directory: &Path) {
 pub(crate) fn start(directory: &Path, words: &str) -> Child {
     let words = words.split(' ').filter(|word| !word.is_empty());
     let mut command = Command::new(directory.join("libexec/scylla"));
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap()
 }
 
