@@ -94,7 +94,7 @@ impl Environment for ClusterEnvironment {
                 return Err(self.cluster.unexpected(host, &orders[host], &answer).into());
             };
             // The data is on the other host, where the agent reads it.
-            endpoints.push(Endpoint { address, data: None });
+            endpoints.push(Endpoint { address, data: None, inside: None });
         }
         self.config = self.texts(&Order::Config { id: self.id });
         Ok(endpoints)

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -259,6 +259,11 @@ pub fn cut_name(name: &str) -> &str {
 /// Returns the name of a process's executable, as in [`cut_name`].
 pub fn name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
+}
+
+/// Returns the path of the network namespace of a process, for as long as it runs.
+pub fn network_namespace(pid: u32) -> PathBuf {
+    format!("/proc/{pid}/ns/net").into()
 }
 
 /// Returns the inode of a namespace of a process (`net`, `mnt`, `pid` ...).

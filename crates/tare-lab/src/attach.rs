@@ -30,6 +30,9 @@ pub enum AttachTarget {
     Unit(String),
     /// A container of an engine (`docker`, `podman`): the processes of its cgroup.
     Container { engine: String, name: String },
+    /// A service of a compose file: the processes of its one running container, under the engine
+    /// that runs it.
+    Compose { file: PathBuf, service: String },
     /// A process and its descendants.
     Pid(u32),
     /// The processes of a cgroup, by its path below the root of the hierarchies.
@@ -77,6 +80,20 @@ impl AttachTarget {
         Ok(Self::Container { engine: engine.into(), name: name.into() })
     }
 
+    /// Reads `FILE:SERVICE` of a compose file.
+    ///
+    /// # Errors
+    /// If it has another form.
+    pub fn compose(text: &str) -> Result<Self, BadTarget> {
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let parts = text.rsplit_once(':').filter(|(file, service)| {
+            !file.is_empty() && !service.is_empty() && service.chars().all(is_of_name)
+        });
+        let (file, service) =
+            parts.ok_or(BadTarget("write FILE:SERVICE, such as docker-compose.yml:db"))?;
+        Ok(Self::Compose { file: file.into(), service: service.into() })
+    }
+
     /// Reads the path of a cgroup.
     ///
     /// # Errors
@@ -119,20 +136,21 @@ fn is_object(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_of_name)
 }
 
-/// Reads a target of the command line: `docker:NAME`, `podman:NAME`, `unit:NAME.service`, `pid:N`,
-/// `cgroup:/PATH` or `pod:NAMESPACE/NAME[/CONTAINER]`.
+/// Reads a target of the command line: `docker:NAME`, `podman:NAME`, `compose:FILE:SERVICE`,
+/// `unit:NAME.service`, `pid:N`, `cgroup:/PATH` or `pod:NAMESPACE/NAME[/CONTAINER]`.
 impl FromStr for AttachTarget {
     type Err = BadTarget;
 
     fn from_str(text: &str) -> Result<Self, BadTarget> {
         let forms = BadTarget(
-            "write docker:NAME, podman:NAME, unit:NAME.service, pid:N, cgroup:/PATH or \
-             pod:NAMESPACE/NAME",
+            "write docker:NAME, podman:NAME, unit:NAME.service, compose:FILE:SERVICE, pid:N, \
+             cgroup:/PATH or pod:NAMESPACE/NAME",
         );
         let (kind, name) = text.split_once(':').ok_or(forms)?;
         match kind {
             "docker" | "podman" => Self::container(text),
             "unit" => Self::unit(name),
+            "compose" => Self::compose(name),
             "cgroup" => Self::cgroup(name),
             "pid" => {
                 let pid: Option<u32> = name.parse().ok();
@@ -172,6 +190,9 @@ impl fmt::Display for AttachTarget {
         match self {
             Self::Unit(name) => write!(f, "unit {name}"),
             Self::Container { engine, name } => write!(f, "container {engine}:{name}"),
+            Self::Compose { file, service } => {
+                write!(f, "service {service} of {}", file.display())
+            }
             Self::Pid(pid) => write!(f, "pid {pid}"),
             Self::Cgroup(path) => write!(f, "cgroup {}", path.display()),
             Self::Pod { namespace, name, container: None } => write!(f, "pod {namespace}/{name}"),
@@ -216,6 +237,9 @@ mod tests {
         check("docker:db", "container docker:db");
         check("podman:db", "container podman:db");
         check("unit:redis.service", "unit redis.service");
+        check("compose:a/docker-compose.yml:db", "service db of a/docker-compose.yml");
+        check("compose:db", "write FILE:SERVICE");
+        check("compose:a.yml:d b", "write FILE:SERVICE");
         check("pid:4711", "pid 4711");
         check("cgroup:/a/b", "cgroup /a/b");
         check("pod:shop/db-0", "pod shop/db-0");

@@ -30,6 +30,9 @@ pub enum Doubt {
     Throttled { share: f64 },
     /// The system worked in the background: `share` of the window, where its time is known.
     BackgroundWork { work: String, share: Option<f64> },
+    /// The system polls, and its own account of busy time could not be read: its CPU time is not
+    /// its work.
+    NoPollingAccount { reason: String },
     /// Another share of the reads came from disk than the study asks for.
     ReadsNotFromDisk { asked_share: f64, found_share: f64 },
     /// A node of a system on several hosts, counted from 1, used far less CPU time than the others
@@ -124,6 +127,7 @@ impl Doubt {
             Self::ClientSharesCores { .. } => "client_shares_cores",
             Self::Throttled { .. } => "throttled",
             Self::BackgroundWork { .. } => "background_work",
+            Self::NoPollingAccount { .. } => "no_polling_account",
             Self::ReadsNotFromDisk { .. } => "reads_not_from_disk",
             Self::NodeBehind { .. } => "node_behind",
             Self::NodeReadLate { .. } => "node_read_late",
@@ -187,6 +191,9 @@ impl Doubt {
             Self::BackgroundWork { work, share: None } => format!("background work ran: {work}"),
             Self::BackgroundWork { work, share: Some(share) } => {
                 format!("background work took {} of the time: {work}", percent(share))
+            }
+            Self::NoPollingAccount { reason } => {
+                format!("the system polls, and how much of its CPU time was work is unknown: {reason}")
             }
             Self::ReadsNotFromDisk { asked_share, found_share } => format!(
                 "{} of the reads came from disk, not {} as the study asks",
@@ -425,18 +432,23 @@ impl Doubt {
             | Self::LoaderLate { .. }
             | Self::LoaderClock { .. }
             | Self::LoaderSaturated { .. } => self.advice_for_hosts(),
-            Self::EmptySlices { .. } | Self::StillWarming { .. } | Self::NotFrozen { .. } => {
-                self.advice_for_time()
-            }
+            Self::EmptySlices { .. }
+            | Self::NoPollingAccount { .. }
+            | Self::StillWarming { .. }
+            | Self::NotFrozen { .. } => self.advice_for_time(),
         }
     }
 
-    /// Returns the advice about slices and what runs between them.
+    /// Returns the advice about slices, what runs between them, and accounts of their time.
     fn advice_for_time(&self) -> &'static str {
         match self {
             Self::NotFrozen { .. } => {
                 "what they do meanwhile, for other clients or in the background, is noise of all; \
                  give each its own CPUs, or measure one alone"
+            }
+            Self::NoPollingAccount { .. } => {
+                "its CPU per operation is that of polling and is not compared; let Tare reach its \
+                 metrics, or compare throughput and latency"
             }
             Self::EmptySlices { .. } => {
                 "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \

@@ -285,6 +285,9 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// The system's data directory as the host sees it; `None` if the host cannot see it.
     pub data: Option<PathBuf>,
+    /// The network namespace of the system's process, such as `/proc/PID/ns/net`; `None` if the
+    /// host cannot enter it, or the system has another network stack than the kernel's in it.
+    pub inside: Option<PathBuf>,
 }
 
 /// Saved data from which systems can start. `tare-system` has the implementations.

@@ -121,6 +121,19 @@ pub mod names {
         format!("node_{}_late_ns_max", number + 1)
     }
 
+    /// Returns the name of the counter of the busy time of one event loop, counted from 0, in ns.
+    pub fn loop_busy_ns(number: usize) -> String {
+        format!("{LOOP}{}_busy_ns", number + 1)
+    }
+
+    /// Returns whether a counter is the busy time of an event loop.
+    pub fn is_loop_busy(name: &str) -> bool {
+        name.starts_with(LOOP)
+    }
+
+    /// What the names of the counters of event loops begin with.
+    const LOOP: &str = "event_loop_";
+
     /// Returns the name of the counter of a figure of one of several instances, counted from 0:
     /// [`INSTANCE_OPERATIONS`], [`INSTANCE_CPU`], or one of [`INSTANCE_LATENCIES`].
     pub fn of_instance(number: usize, figure: &str) -> String {

@@ -8,7 +8,7 @@ use crate::PartError;
 use crate::environment::{DataSnapshot, Endpoint, Launch};
 
 pub use crate::background::BackgroundWork;
-pub use crate::own_accounts::{BusyTime, OwnCounts};
+pub use crate::own_accounts::{BusyTime, LoopInWindow, LoopTime, LoopTimes, OwnCounts};
 
 /// Default time limit for a started system to answer.
 pub const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -150,6 +150,16 @@ pub trait System {
 
     /// Reads the system's busy time, if the system measures it. Takes well under 1 ms.
     fn busy_time(&self, _data: &Path) -> Result<Option<BusyTime>, PartError> {
+        Ok(None)
+    }
+
+    /// Asks a system that polls what its event loops have counted. The campaign asks before and
+    /// after each slice, outside its window. The default returns `None`: the system does not poll,
+    /// or [`System::busy_time`] tells its busy time.
+    ///
+    /// # Errors
+    /// If it polls and does not answer. The slice then has the doubt `no_polling_account`.
+    fn loop_times(&self, _at: &Endpoint) -> Result<Option<LoopTimes>, PartError> {
         Ok(None)
     }
 

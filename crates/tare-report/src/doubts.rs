@@ -218,6 +218,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::Emulated { .. }
+        | Doubt::NoPollingAccount { .. }
         | Doubt::UserModeKernel { .. }
         | Doubt::FewRounds { .. } => 3,
         Doubt::ClientSharesCpus { .. }
@@ -316,6 +317,7 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::ReadsNotFromDisk { asked_share, found_share } => {
             format!("{} of reads from disk, asked {}", percent(found_share), percent(asked_share))
         }
+        Doubt::NoPollingAccount { .. } => "polls without an account of its busy time".into(),
         Doubt::NodeBehind { node, share } => {
             format!("node {node} used {} of the CPU time of the others", percent(share))
         }
@@ -397,6 +399,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
         Doubt::BackgroundWork { .. } => "Part of these figures; compare how often it ran.",
         Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
+        Doubt::NoPollingAccount { .. } => "Its CPU time is that of polling; compare the rest.",
         Doubt::ReadsNotFromDisk { .. } => "Change the rows, or the memory of the system.",
         Doubt::NodeBehind { .. } => "The sum hides an uneven cluster; see its log.",
         Doubt::NodeReadLate { .. } => "Use a longer window, or a faster line.",
@@ -445,6 +448,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Throttled { .. } => "CPU quota throttled the system",
         Doubt::BackgroundWork { .. } => "The system worked in the background",
         Doubt::RateNotReached { .. } => "Fixed rate not reached",
+        Doubt::NoPollingAccount { .. } => "No account of polling",
         Doubt::ReadsNotFromDisk { .. } => "Another share of reads from disk",
         Doubt::NodeBehind { .. } => "A node did less than the others",
         Doubt::NodeReadLate { .. } => "A node was read late",

@@ -37,6 +37,7 @@ pub mod markdown;
 mod network_path;
 mod objective;
 mod own_view;
+mod polling;
 pub mod prometheus;
 pub mod prove;
 mod rates;

@@ -3,7 +3,7 @@
 
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
-use tare_lab::system::System;
+use tare_lab::system::{LoopTimes, System};
 
 use super::client_route::ClientRoute;
 use super::cql::Session;
@@ -35,5 +35,12 @@ impl System for AttachedCql {
             "scylla" => scylla::settings(&mut session)?,
             _ => cassandra::settings(&mut session)?,
         })
+    }
+
+    fn loop_times(&self, at: &Endpoint) -> Result<Option<LoopTimes>, PartError> {
+        match self.name {
+            "scylla" => Ok(Some(scylla::attached_loop_times(&self.client_route, at)?)),
+            _ => Ok(None),
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use super::certificate::ServerCertificate;
 
 /// Time limit for a connection, and for each answer.
 const LIMIT: Duration = Duration::from_secs(5);
+/// Time limit for a connection to a port beside that of the clients, which nothing may listen on.
+const PLAIN_LIMIT: Duration = Duration::from_secs(1);
 /// The most bytes of an answer: settings and counters need less.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -133,26 +135,52 @@ impl ClientRoute {
         &self,
         address: SocketAddr,
     ) -> Result<SystemConnection, ClientRouteError> {
-        let connect = || TcpStream::connect_timeout(&address, LIMIT);
-        let stream = match &self.namespace {
-            Some(namespace) => netns::within(namespace, connect)?,
-            None => connect(),
-        };
-        let fail = |source| ClientRouteError::Connect { address, source };
-        let stream = stream.map_err(fail)?;
-        stream.set_nodelay(true).map_err(fail)?;
-        stream.set_write_timeout(Some(LIMIT)).map_err(fail)?;
-        stream.set_read_timeout(Some(LIMIT)).map_err(fail)?;
+        let socket = dial(self.namespace.as_deref(), address, LIMIT)?;
         let stream = match self.access.connection.tls {
-            true => with_tls(stream, address, &self.access)?,
-            false => Stream::Plain(stream),
+            true => with_tls(socket, address, &self.access)?,
+            false => Stream::Plain(socket),
         };
-        let (question, deadline) = (String::new(), Instant::now() + LIMIT);
-        Ok(SystemConnection { stream, address, question, limit: LIMIT, deadline })
+        Ok(SystemConnection::of(stream, address))
     }
 }
 
+/// Connects to an address of a network namespace; `None`: that of this process.
+fn dial(
+    namespace: Option<&Path>,
+    address: SocketAddr,
+    limit: Duration,
+) -> Result<TcpStream, ClientRouteError> {
+    let connect = || TcpStream::connect_timeout(&address, limit);
+    let stream = match namespace {
+        Some(namespace) => netns::within(namespace, connect)?,
+        None => connect(),
+    };
+    let fail = |source| ClientRouteError::Connect { address, source };
+    let stream = stream.map_err(fail)?;
+    stream.set_nodelay(true).map_err(fail)?;
+    stream.set_write_timeout(Some(LIMIT)).map_err(fail)?;
+    stream.set_read_timeout(Some(LIMIT)).map_err(fail)?;
+    Ok(stream)
+}
+
 impl SystemConnection {
+    fn of(stream: Stream, address: SocketAddr) -> Self {
+        let (question, deadline) = (String::new(), Instant::now() + LIMIT);
+        Self { stream, address, question, limit: LIMIT, deadline }
+    }
+
+    /// Connects without TLS to an address of a network namespace; `None`: that of this process.
+    pub(crate) fn plain(
+        namespace: Option<&Path>,
+        address: SocketAddr,
+    ) -> Result<Self, ClientRouteError> {
+        Ok(Self::of(Stream::Plain(dial(namespace, address, PLAIN_LIMIT)?), address))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Sets the time limit of further answers.
     pub(crate) fn limit(&mut self, limit: Duration) {
         self.limit = limit;

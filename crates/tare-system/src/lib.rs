@@ -15,6 +15,7 @@ mod command;
 mod cql;
 pub mod doctor;
 mod fio;
+mod http;
 mod image;
 mod image_start;
 mod instances;

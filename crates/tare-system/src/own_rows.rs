@@ -84,7 +84,7 @@ pub fn check(speaks: &str, address: SocketAddr, access: &ClientAccess) -> Result
 
 /// The driver would load all nodes of a cluster, and only one of them is attached.
 fn check_nodes(address: SocketAddr, route: &ClientRoute) -> Result<(), OwnRowsError> {
-    let at = Endpoint { address, data: None };
+    let at = Endpoint { address, data: None, inside: None };
     let mut session = cql::Session::open(route, &at)?;
     match session.query("SELECT peer FROM system.peers")?.len() {
         0 => Ok(()),
@@ -98,7 +98,7 @@ impl OwnRows {
         let access = self.access.as_ref().map(|spec| access::resolve(spec, self.connection));
         let access = access.transpose()?.unwrap_or_default();
         let route = ClientRoute { access, ..ClientRoute::default() };
-        let at = Endpoint { address: self.address, data: None };
+        let at = Endpoint { address: self.address, data: None, inside: None };
         match self.speaks.as_str() {
             "redis" => Ok(redis::remove_keys(&route, self.address, &format!("{name}:"))?),
             "cql" => {

@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn all_ready_conditions_must_hold() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = Endpoint { address: listener.local_addr().unwrap(), data: None };
+        let address = listener.local_addr().unwrap();
+        let at = Endpoint { address, data: None, inside: None };
         thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let mut question = [0; 4];

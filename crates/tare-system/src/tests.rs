@@ -11,7 +11,7 @@ use crate::starter::StartPlan;
 
 /// Returns the endpoint of a system that does not answer, with this data directory.
 pub(crate) fn at(data: &Path) -> Endpoint {
-    Endpoint { address: ([127, 0, 0, 1], 1).into(), data: Some(data.into()) }
+    Endpoint { address: ([127, 0, 0, 1], 1).into(), data: Some(data.into()), inside: None }
 }
 
 /// Makes a system by its name, with options.

@@ -164,7 +164,8 @@ impl HostRuntime for Process {
         let proxy = proxy.or(relay.as_ref().map(Relay::pid));
         let system = System::new(child.id(), groups.own().cloned(), proxy, &self.common.layers);
         let address = relay.as_ref().map_or(network.address, |relay| relay.address().into());
-        let endpoint = Endpoint { address, data: Some(data) };
+        let inside = Some(process::network_namespace(child.id()));
+        let endpoint = Endpoint { address, data: Some(data), inside };
         // From here on `stop` ends the process, even if one of the next steps fails.
         let running =
             self.running.insert(Running { child, system, network, relay, link, confined });

@@ -156,6 +156,7 @@ fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
         }
         Doubt::NeitherSaturated { .. } => objections.unsaturated |= often,
         Doubt::RateNotReached { .. } => objections.rate_missed |= often,
+        Doubt::NoPollingAccount { .. } => objections.busy_time_unknown = true,
         _ => {}
     }
 }
@@ -177,7 +178,7 @@ pub fn judge_cost(
         CostKind::Throughput | CostKind::Slo => {
             objections.allow_throughput_change(verdict == Verdict::Gain)
         }
-        _ => objections.allow_any(),
+        _ => objections.allow_cpu(),
     };
     verdict.unless(!allowed)
 }

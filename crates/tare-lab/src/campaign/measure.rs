@@ -20,7 +20,7 @@ use crate::path::{self, PathSample};
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
-use crate::system::{BusyTime, OwnCounts, System};
+use crate::system::{BusyTime, LoopTimes, OwnCounts, System};
 
 /// The CPU accounts at an edge.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub(super) struct Measured {
     end: AccountSample,
     counters: Vec<Counter>,
     probe_doubts: Vec<Doubt>,
+    /// What the event loops of a polling system counted before the slice and after it.
+    loops: Option<(LoopTimes, LoopTimes)>,
     /// Whether the load went on around both readings of the accounts.
     under_load: bool,
 }
@@ -114,6 +116,15 @@ fn background(running: &Running, system: &dyn System) -> Result<Vec<BackgroundWo
     let mut sum = Vec::new();
     for at in &running.endpoints {
         background::add(&mut sum, system.background(at)?);
+    }
+    Ok(sum)
+}
+
+/// Reads what the event loops of all instances have counted; `None` if the system does not poll.
+fn loop_times(running: &Running, system: &dyn System) -> Result<Option<LoopTimes>, PartError> {
+    let mut sum = Some(LoopTimes::default());
+    for at in &running.endpoints {
+        sum = sum.zip(system.loop_times(at)?).map(|(sum, one)| sum.plus(one));
     }
     Ok(sum)
 }
@@ -362,6 +373,8 @@ impl Campaign<'_, '_> {
             running.environment.thaw().map_err(SliceError::Thaw)?;
         }
         let work_before = background(running, system);
+        // Last before the load and first after it, so that it has little else than the load.
+        let loops_before = loop_times(running, system);
         let (clock, refresh) = (self.parts.clock, &mut self.parts.refresh_accounts);
         let mut collected = Vec::new();
         let (mut begin, mut end) = (None, None);
@@ -391,6 +404,7 @@ impl Campaign<'_, '_> {
                 watch(edge);
             }
         });
+        let loops = loops_before.and_then(|before| Ok((before, loop_times(running, system)?)));
         let work = work_before.and_then(|before| {
             let after = background(running, system)?;
             Ok(background::counters(&before, &after))
@@ -410,12 +424,17 @@ impl Campaign<'_, '_> {
                 Err(doubt) => probe_doubts.push(doubt),
             }
         }
+        let loops = loops.unwrap_or_else(|error| {
+            probe_doubts.push(Doubt::NoPollingAccount { reason: error_line(&*error) });
+            (None, None)
+        });
         Ok(Measured {
             load,
             begin: begin.map_err(SliceError::Usage)?,
             end: end.map_err(SliceError::Usage)?,
             counters,
             probe_doubts,
+            loops: loops.0.zip(loops.1),
             under_load: self.parts.driver.loads_at_edges(),
         })
     }
@@ -467,7 +486,7 @@ pub(super) fn accounts(measured: Measured) -> Slice {
 
 /// Stores a measurement in a slice, as differences between the edges.
 fn fill(slice: &mut Slice, measured: Measured) {
-    let Measured { load, begin, end, counters, under_load, .. } = measured;
+    let Measured { load, begin, end, counters, under_load, loops, .. } = measured;
     let before = |part: &str| {
         let parts = begin.usage.layer_cpu_ns.iter();
         parts.filter(|(name, _)| name == part).map(|(_, ns)| *ns).sum::<u64>()
@@ -495,8 +514,14 @@ fn fill(slice: &mut Slice, measured: Measured) {
     if under_load {
         convert_to_window(slice);
     }
-    slice.counters.extend(instance_counters(&load.instances, &begin.instances, &end.instances));
+    // The CPU time of an instance that polls is not its work.
+    let polls = loops.is_some();
+    let instances = if polls { [&[][..], &[]] } else { [&begin.instances[..], &end.instances] };
+    slice.counters.extend(instance_counters(&load.instances, instances[0], instances[1]));
     slice.operations = load.operations;
+    if let Some((before, after)) = loops {
+        fill_loops(slice, &before, &after);
+    }
     slice.errors = load.errors;
     slice.unsent = load.unsent;
     if let Some(late) = load.sent_late.filter(|_| slice.rate_per_s.is_some()) {
@@ -517,6 +542,19 @@ fn fill(slice: &mut Slice, measured: Measured) {
             None => slice.counters.push(counter),
         }
     }
+}
+
+/// Stores the busy time and the idle polling of a polling system, and the busy time of each of its
+/// event loops as a counter.
+fn fill_loops(slice: &mut Slice, before: &LoopTimes, after: &LoopTimes) {
+    let found = after.in_window(before, slice.operations, slice.window_ns);
+    let Some(loops) = found else { return };
+    let busy_ns = whole_ns(loops.iter().map(|one| one.busy_ns).sum());
+    let idle: Option<f64> = loops.iter().map(|one| one.idle_poll_ns).sum();
+    let idle_poll_ns = idle.map_or(slice.system_cpu_ns.saturating_sub(busy_ns), whole_ns);
+    slice.busy_time = Some(BusyTime { busy_ns, idle_poll_ns });
+    let counter = |(number, value)| Counter { name: names::loop_busy_ns(number), value };
+    slice.counters.extend(loops.iter().map(|one| one.busy_ns).enumerate().map(counter));
 }
 
 /// Returns the accounts of each host of a system as counters.
@@ -617,7 +655,8 @@ mod tests {
         let load = SliceLoad::default();
         let (begin, end, probe_doubts) = (reading(), reading(), Vec::new());
         let under_load = true;
-        fill(&mut slice, Measured { load, begin, end, counters, probe_doubts, under_load });
+        let loops = None;
+        fill(&mut slice, Measured { load, begin, end, counters, probe_doubts, loops, under_load });
         assert_eq!(slice.layer_cpu_ns, [("nvme target".to_string(), 1234)]);
         assert_eq!(slice.counters, [counter("disk_reads", 3.0)]);
     }
@@ -654,7 +693,8 @@ mod tests {
             let load = SliceLoad { window_ns: 25_000_000, ..SliceLoad::default() };
             let (begin, end) = (sample(100, 0), sample(126, 26_000_000));
             let (counters, probe_doubts) = (Vec::new(), Vec::new());
-            let measured = Measured { load, begin, end, counters, probe_doubts, under_load };
+            let loops = None;
+            let measured = Measured { load, begin, end, counters, probe_doubts, loops, under_load };
             fill(&mut slice, measured);
             assert_eq!(slice.system_cpu_ns, system_cpu_ns);
             assert_eq!(slice.layer_cpu_ns[0].1, system_cpu_ns / 2);
@@ -664,5 +704,37 @@ mod tests {
         check(true, 25_000_000);
         // Another program's load may have ended: its accounts stay as they were read.
         check(false, 26_000_000);
+    }
+
+    #[test]
+    fn event_loops_give_the_busy_time_of_a_polling_system() {
+        use crate::system::LoopTime;
+
+        let read = |busy_ns: [u64; 2], requests, awake_ns| LoopTimes {
+            loops: busy_ns.map(|busy_ns| LoopTime { busy_ns, awake_ns, asleep_ns: 0 }).into(),
+            requests,
+        };
+        let of = |busy_ns, requests| read(busy_ns, requests, 20_000);
+        // The CPU time of the slice without idle polling.
+        let check = |after: LoopTimes, cpu_ns, expect: Option<u64>| {
+            let mut slice = Slice {
+                operations: 50,
+                window_ns: 5_000,
+                system_cpu_ns: cpu_ns,
+                ..empty(Phase::Latency)
+            };
+            fill_loops(&mut slice, &read([1_000, 2_000], 10, 0), &after);
+            let found = slice.busy_time.map(|_| slice.system_cpu_ns - slice.idle_poll_cpu_ns());
+            assert_eq!(found, expect);
+            let loops = slice.counters.iter().filter(|one| names::is_loop_busy(&one.name)).count();
+            assert_eq!(loops, if expect.is_some() { 2 } else { 0 });
+        };
+        check(of([5_000, 4_000], 110), 10_000, Some(3_000));
+        // Others had the CPUs for half of the time.
+        check(of([5_000, 4_000], 110), 5_000, Some(1_500));
+        // Without an account of sleep the clock counts, up to the CPU time.
+        check(read([5_000, 4_000], 110, 0), 10_000, Some(3_000));
+        check(read([5_000, 4_000], 110, 0), 2_000, Some(2_000));
+        check(of([5_000, 4_000], 10), 10_000, None);
     }
 }

@@ -79,6 +79,7 @@ impl Environment for FakeEnvironment {
         Ok(Endpoint {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             data: Some(PathBuf::from(format!("fake/{port}"))),
+            inside: None,
         })
     }
 

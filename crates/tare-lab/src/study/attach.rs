@@ -13,7 +13,7 @@ pub(super) const KEY: &str = "attach";
 /// The keys that an environment may have beside it.
 const BESIDE: &[&str] = &["name", "optional", KEY];
 /// The keys that say which processes are the system: one of them.
-const TARGETS: &[&str] = &["unit", "container", "pid", "cgroup", POD];
+const TARGETS: &[&str] = &["unit", "container", "compose", "pid", "cgroup", POD];
 /// A pod, beside which `container` is the name of one of its containers.
 const POD: &str = "pod";
 /// The keys that only a pod has.
@@ -33,7 +33,7 @@ pub(super) fn read(table: &Table<'_>, keys: &[&str]) -> Result<Option<Attach>, S
     let mut targets = TARGETS.iter().filter_map(|key| written.get(key)).filter(is_target);
     let (Some(target), None) = (targets.next(), targets.next()) else {
         return Err(item.bad_value(
-            "say which processes are the system by one of unit, container, pid, cgroup and pod",
+            "say which processes are the system by one of unit, container, compose, pid, cgroup and pod",
         ));
     };
     let target = match &pod {
@@ -86,6 +86,7 @@ fn read_target(item: &Item<'_>) -> Result<AttachTarget, StudyError> {
         }
         "cgroup" => checked(item, AttachTarget::cgroup(item.text()?)),
         "unit" => checked(item, AttachTarget::unit(item.text()?)),
+        "compose" => checked(item, AttachTarget::compose(item.text()?)),
         _ => checked(item, AttachTarget::container(item.text()?)),
     }
 }

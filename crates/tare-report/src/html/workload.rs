@@ -20,6 +20,7 @@ use crate::histogram::{Responses, responses};
 use crate::interrupts::{self, Counted, CpuRole, InterruptTable};
 use crate::objective;
 use crate::own_view::OwnTable;
+use crate::polling;
 use crate::relations;
 use crate::run_conditions::fixed_rate;
 use crate::tails;
@@ -54,7 +55,8 @@ pub(super) struct WorkloadView {
     over: bool,
     /// Whether the chart of throughput has published costs.
     published: bool,
-    busy_time: bool,
+    /// Which account the CPU time of a system that polls is.
+    polling: String,
     own: Option<OwnTable>,
 }
 
@@ -239,7 +241,7 @@ impl WorkloadView {
             published: findings
                 .iter()
                 .any(|f| relations::mark(record, &f.environment, &workload.name).is_some()),
-            busy_time: findings.iter().any(|f| f.server_cpu_is_busy_time),
+            polling: polling::sentences(record, &findings).join(" "),
             own: OwnTable::new(record, &workload.name, &findings, marks),
         })
     }

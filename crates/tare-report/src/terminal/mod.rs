@@ -27,6 +27,7 @@ use crate::headline::{Metric, headline};
 use crate::layout::{Paint, columns, numbered, pad, shorten_to};
 use crate::network_path;
 use crate::own_view;
+use crate::polling;
 use crate::prove::Proof;
 use crate::relations;
 use crate::run_conditions::{run_line, workload_line};
@@ -98,7 +99,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
     section(&mut out, paint, "Loaders", loaders);
     doubts(&mut out, &marks, paint);
     if !analysis.findings.is_empty() {
-        section(&mut out, paint, "How to read this", reading(analysis).into_iter());
+        section(&mut out, paint, "How to read this", reading(record, analysis).into_iter());
     }
     let mut text = out.join("\n");
     text.push('\n');
@@ -499,7 +500,7 @@ fn doubts(out: &mut Vec<String>, marks: &DoubtGroups, paint: Paint) {
     }
 }
 
-fn reading(analysis: &Analysis) -> Vec<(String, String)> {
+fn reading(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
     let mut notes = vec![
         "cost: the loss against the baseline, from ratios paired within each round, with its 95 % interval; above 0 is a loss.",
         "server CPU: CPU time of the system and of what the layer adds, per operation, at capacity.",
@@ -510,9 +511,7 @@ fn reading(analysis: &Analysis) -> Vec<(String, String)> {
     if analysis.findings.iter().any(|f| f.client_cpu_share.is_some()) {
         notes.push("client: its CPU time per operation (if the width allows) and the used share of its CPUs, at capacity.");
     }
-    if analysis.findings.iter().any(|f| f.server_cpu_is_busy_time) {
-        notes.push("The idle polling that a system reports is subtracted (busy time).");
-    }
+    notes.extend(polling::sentences(record, &analysis.findings.iter().collect::<Vec<_>>()));
     notes.into_iter().map(|note| (String::new(), note.to_string())).collect()
 }
 

@@ -14,6 +14,8 @@
 //! 6. No difference in throughput is claimed if neither system nor client was busy in a quarter of
 //!    the slices. The throughput is then that of a round trip, not a capacity.
 //! 7. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
+//! 8. No difference in CPU time is claimed if one of the environments polls without an account of
+//!    its busy time: its CPU time is that of polling.
 
 use crate::Interval;
 
@@ -48,12 +50,19 @@ pub struct Objections {
     pub unsaturated: bool,
     /// The fixed rate was missed in [`OFTEN_SHARE`] of the slices.
     pub rate_missed: bool,
+    /// The busy time of a system that polls is unknown in a slice of one of the environments.
+    pub busy_time_unknown: bool,
 }
 
 impl Objections {
     /// Rules 1 and 2: whether anything may be claimed at all.
     pub fn allow_any(&self) -> bool {
         self.failed_share <= FAILED_SHARE_MAX && !self.emulated
+    }
+
+    /// Rule 8: whether a difference in CPU time may be claimed.
+    pub fn allow_cpu(&self) -> bool {
+        self.allow_any() && !self.busy_time_unknown
     }
 
     /// Rules 3 and 6: whether a difference in throughput may be claimed.
@@ -76,7 +85,7 @@ impl Objections {
     pub fn allow_layer(&self, effect: &Interval, noise: Option<f64>) -> bool {
         let gain = effect.value <= 0.0;
         let quiet = !self.contended && !self.client_limited;
-        self.allow_any() && (!gain || quiet && -effect.high > noise.unwrap_or(0.0))
+        self.allow_cpu() && (!gain || quiet && -effect.high > noise.unwrap_or(0.0))
     }
 
     /// Whether a loss of throughput, or a gain of it, may be claimed: rules 1 to 4 and 6.

@@ -88,6 +88,9 @@ fn doubts_forbid_claims() {
     assert!(!contended.allow_layer(&gain, None));
     let loss = Interval { value: 3.0, low: 2.0, high: 4.0, rounds: 12 };
     assert!(contended.allow_layer(&loss, Some(9.0)));
+    let polls = Objections { busy_time_unknown: true, ..none };
+    assert!(none.allow_cpu() && !polls.allow_cpu() && !polls.allow_layer(&loss, None));
+    assert!(polls.allow_throughput_gain() && polls.allow_latency());
 }
 
 #[test]

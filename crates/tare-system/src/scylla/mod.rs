@@ -5,31 +5,45 @@
 //! the script would set. The flags are those that the entry point of its container image derives
 //! from the same options (dist/docker/scyllasetup.py and commandlineparser.py of its sources): it
 //! is `--overprovisioned` unless CPUs are named, and in developer mode unless that is set to 0. A
-//! node talks to the others, and serves its REST interface, on the environment's address for that,
-//! so that several fit into one network namespace. The virtual tables `system.cluster_status`,
-//! `system.versions` and `system.config` have its state.
+//! node talks to the others, and serves its metrics and its REST interface, on the environment's
+//! address for that, so that several fit into one network namespace. The virtual tables
+//! `system.cluster_status`, `system.versions` and `system.config` have its state.
 //!
-//! Limits: written from its sources and documentation; the tests check its flags and files, but do
-//! not start it. No CQL query shows whether it compacts, so it never counts as busy: give it time
-//! (`lead_in`). Its port for shard-aware drivers is closed, because all addresses of a host share
-//! one.
+//! It polls, so that the CPU time of its process is not its work: `account` reads the busy time of
+//! its reactors, and its flushes and compactions.
+//!
+//! Limits: written from its sources and documentation, and tried against a stand-in that speaks its
+//! metrics and its REST interface; the tests never start it. In a virtual machine or a sandbox the
+//! host reaches neither, so that it counts as quiet there: give it time (`lead_in`). Its port for
+//! shard-aware drivers is closed, because all addresses of a host share one.
 
+mod account;
+
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::process::Signal;
+use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, MemoryNeed, System};
+use tare_lab::system::{BackgroundWork, Instances, LoopTimes, MemoryNeed, System};
 use tare_std::cpus::CpuSet;
+use tare_std::error_line;
 use tare_std::units::parse_bytes;
 
 use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
 use super::options::Options;
+use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport};
+use account::{CONFIGURATION_FILE, NodePorts};
+
+pub(crate) use account::attached_loop_times;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "scylla",
@@ -70,7 +84,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "io_properties",
             values: &[],
-            help: "a file that iotune wrote; the data directory replaces its mountpoint",
+            help: "a file that iotune or tare disk --io-properties wrote; the data directory replaces its mountpoint",
         },
         OptionInfo {
             name: "settings",
@@ -113,10 +127,45 @@ const CONFIGURATION: &[(&str, &str)] = &[
     // Only the one for TLS is set, and TLS is off: then neither is opened
     // (transport/controller.cc).
     ("native_shard_aware_transport_port_ssl", "19142"),
-    ("prometheus_port", "0"),
+    ("prometheus_address", "{node}"),
+    ("prometheus_port", "9180"),
+    ("api_address", "{node}"),
     ("endpoint_snitch", "SimpleSnitch"),
     ("auto_snapshot", "false"),
 ];
+
+/// Lines of its configuration that a data directory keeps from its first start.
+const OF_NEW_DATA: &[&str] =
+    &["cluster_name", "murmur3_partitioner_ignore_msb_bits", "num_tokens", "partitioner"];
+/// The components of an SSTable that are written once. It may write the others again, such as
+/// statistics when the level of a table changes.
+const CONSTANT: &[&str] = &[
+    "-Data.db",
+    "-Index.db",
+    "-Partitions.db",
+    "-Rows.db",
+    "-CompressionInfo.db",
+    "-Digest.crc32",
+    "-CRC.db",
+];
+/// On SIGTERM it drains (`storage_service::drain_on_shutdown`, called in main.cc): it flushes all
+/// tables and ends the commit log.
+static DATA: DataFiles = DataFiles {
+    mark: "data/system_schema",
+    while_running: None,
+    use_of: file_use,
+    stop: Signal::TERM,
+};
+
+/// Returns what becomes of a file in a restore. Each start writes its own configuration.
+fn file_use(path: &Path) -> FileUse {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match path.iter().next().and_then(|first| first.to_str()) {
+        Some("conf") => FileUse::LeftOut,
+        Some("data") if CONSTANT.iter().any(|end| name.ends_with(end)) => FileUse::Constant,
+        _ => FileUse::Changing,
+    }
+}
 
 /// Why Scylla cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +187,22 @@ pub enum ScyllaError {
     NoMountpoint { path: PathBuf },
     #[error("cpuset of scylla is for one instance; the cpu layer divides the CPUs among several")]
     CpusetOfSeveral,
+    #[error(
+        "the host cannot enter the network of Scylla's process here, so that its metrics cannot be read"
+    )]
+    Hidden,
+    #[error("prometheus_port = 0 in settings closes the port of its metrics")]
+    NoMetricsPort,
+    #[error("cannot read its configuration {}", .path.display())]
+    Configuration { path: PathBuf, source: std::io::Error },
+    #[error("{} has no address of its metrics and its REST interface", .path.display())]
+    NoAddress { path: PathBuf },
+    #[error("its metrics on {address} have no {metric}; this version does not count that")]
+    NoMetric { address: SocketAddr, metric: &'static str },
+    #[error("it answers {question} on {address} with {answer:?}")]
+    NoCount { question: String, address: SocketAddr, answer: String },
+    #[error(transparent)]
+    Route(#[from] ClientRouteError),
 }
 
 /// Scylla with the options of a study.
@@ -198,6 +263,11 @@ impl Scylla {
         lines.chain([api]).collect()
     }
 
+    /// Returns the settings that only new data takes.
+    fn shape(&self) -> String {
+        saved_data::shape_of(&self.options.words("settings"), OF_NEW_DATA)
+    }
+
     fn words(&self, cpus: usize) -> Vec<String> {
         let text = |name| self.options.text(name);
         let program = self.directory.join("libexec/scylla");
@@ -229,7 +299,6 @@ impl Scylla {
         let seeds = if self.instances.cluster { "{seeds}" } else { "{node}" };
         add("--seed-provider-parameters", &format!("seeds={seeds}"));
         add("--broadcast-rpc-address", "{advertised}");
-        add("--api-address", "{node}");
         add("--blocked-reactor-notify-ms", "999999999");
         add("--options-file", "{data}/conf/scylla.yaml");
         words.extend(self.options.words("arguments"));
@@ -255,10 +324,15 @@ fn io_properties(path: &Path) -> Result<String, ScyllaError> {
     if found { Ok(text) } else { Err(ScyllaError::NoMountpoint { path }) }
 }
 
+/// Returns its version.
+fn version(session: &mut Session) -> Result<Option<String>, ClientRouteError> {
+    let rows = session.query("SELECT version FROM system.versions")?;
+    Ok(rows.into_iter().flatten().next().map(|cell| text(&cell)))
+}
+
 /// Returns the version and the settings that may differ between environments.
 pub(crate) fn settings(session: &mut Session) -> Result<Vec<(String, String)>, ClientRouteError> {
-    let version = session.query("SELECT version FROM system.versions")?;
-    let version = version.into_iter().flatten().map(|cell| ("version".into(), text(&cell)));
+    let version = version(session)?.map(|version| ("version".into(), version)).into_iter();
     let config = session.query("SELECT name, value FROM system.config")?;
     let pair = |row: &Cells| Some((text(row.first()?), text(row.get(1)?)));
     let config = config.iter().filter_map(pair);
@@ -286,8 +360,12 @@ impl System for Scylla {
         let files = io_properties.map(|text| ("conf/io_properties.yaml".into(), text.clone()));
         let libraries = self.directory.join("libreloc").to_string_lossy().into_owned();
         let plan = StartPlan {
-            files: files.chain([("conf/scylla.yaml".into(), self.configuration())]).collect(),
+            files: files.chain([(CONFIGURATION_FILE.into(), self.configuration())]).collect(),
             command: self.words(cpus),
+            restored: Some(DataCheck {
+                version: ProgramVersion::Printed("--version".into()),
+                shape: self.shape(),
+            }),
             // The variables that the script bin/scylla of an installation sets.
             variables: vec![
                 ("GNUTLS_SYSTEM_PRIORITY_FILE".into(), format!("{libraries}/gnutls.config")),
@@ -323,9 +401,48 @@ impl System for Scylla {
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         let mut session = Session::open(&self.client_route, at)?;
-        Ok(settings(&mut session)?)
+        let mut all = settings(&mut session)?;
+        // Without an answer it counts as quiet.
+        let unseen = NodePorts::of(at).and_then(|ports| ports.pending()).err();
+        all.extend(unseen.map(|error| (UNSEEN.into(), error_line(&error))));
+        Ok(all)
+    }
+
+    fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
+        Ok(NodePorts::of(at).and_then(|ports| ports.pending()).unwrap_or_default())
+    }
+
+    fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
+        match NodePorts::of(at) {
+            Err(ScyllaError::Hidden) => Ok(Vec::new()),
+            ports => Ok(ports?.background()?),
+        }
+    }
+
+    fn loop_times(&self, at: &Endpoint) -> Result<Option<LoopTimes>, PartError> {
+        Ok(Some(NodePorts::of(at)?.loop_times()?))
+    }
+
+    fn can_save_data(&self) -> bool {
+        true
+    }
+
+    fn save_data(
+        &self,
+        at: &Endpoint,
+        processes: &[u32],
+        to: &Path,
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
+        let found = DATA.of(at, processes, &self.directory.join("libexec/scylla"));
+        let Some(running) = found else { return Ok(None) };
+        let version = version(&mut Session::open(&self.client_route, at)?)?;
+        let version = version.map(|version| saved_data::series(&version)).unwrap_or_default();
+        running.save(DataStamp { system: INFO.name.into(), version, shape: self.shape() }, to)
     }
 }
+
+/// Name of the setting that says why its compactions are not seen.
+const UNSEEN: &str = "compactions_unseen";
 
 /// Returns how many nodes of `system.cluster_status` are up and in state NORMAL.
 fn up_and_normal(nodes: &[Cells]) -> usize {

@@ -37,12 +37,12 @@ fn flags_match_the_container_image() {
     let expect = "DIR/libexec/scylla --log-to-syslog 0 --log-to-stdout 1 --default-log-level info \
         --network-stack posix --developer-mode 1 --memory 2147483648 --smp 2 --overprovisioned \
         --listen-address {node} --broadcast-address {advertised_node} --rpc-address {listen} --seed-provider-parameters seeds={node} \
-        --broadcast-rpc-address {advertised} --api-address {node} \
+        --broadcast-rpc-address {advertised} \
         --blocked-reactor-notify-ms 999999999 --options-file {data}/conf/scylla.yaml";
     assert_eq!(plan.command.join(" "), expect);
     let [(name, configuration)] = &plan.files[..] else { panic!("{:?}", plan.files) };
     let expect = "cluster_name: tare\nworkdir: \"{data}\"\nnative_transport_port: {port}\nstorage_port: {node_port}\n\
-        native_shard_aware_transport_port_ssl: 19142\nprometheus_port: 0\n\
+        native_shard_aware_transport_port_ssl: 19142\nprometheus_address: {node}\nprometheus_port: 9180\napi_address: {node}\n\
         endpoint_snitch: SimpleSnitch\nauto_snapshot: false\napi_doc_dir: \"DIR/api/api-doc/\"\n";
     assert_eq!((name.as_str(), configuration.as_str()), ("conf/scylla.yaml", expect));
     let libraries = ("LD_LIBRARY_PATH".to_string(), "DIR/libreloc".to_string());
@@ -60,7 +60,7 @@ fn study_options_override_defaults() {
         ("smp", "2"),
         ("developer_mode", "0"),
         ("io_properties", &file.to_string_lossy()),
-        ("settings", "prometheus_port=9180 num_tokens=16"),
+        ("settings", "prometheus_port=9181 num_tokens=16"),
         ("arguments", "--task-quota-ms 1"),
         ("instances", "1"),
     ]);
@@ -72,7 +72,7 @@ fn study_options_override_defaults() {
     let files: std::collections::HashMap<_, _> = plan.files.into_iter().collect();
     let expect = "disks:\n  - mountpoint: \"{data}\"\n    read_iops: 680915\n";
     assert_eq!(files["conf/io_properties.yaml"], expect);
-    assert!(files["conf/scylla.yaml"].contains("prometheus_port: 9180\nnum_tokens: 16\n"));
+    assert!(files["conf/scylla.yaml"].contains("prometheus_port: 9181\nnum_tokens: 16\n"));
     std::fs::write(&file, "disks: []\n").unwrap();
     let path = file.to_string_lossy();
     let error = error(&[("memory", "2G"), ("io_properties", &path)]);
@@ -111,4 +111,20 @@ fn node_counts_once_up_and_normal() {
     assert_eq!(up_and_normal(&[]), 0);
     assert_eq!(up_and_normal(&[node(1, "NORMAL"), node(1, "NORMAL")]), 2);
     assert_eq!(up_and_normal(&[node(1, "NORMAL"), node(1, "BOOTSTRAP"), node(0, "NORMAL")]), 1);
+}
+
+#[test]
+fn only_written_once_components_are_shared() {
+    let check = |path: &str, expect| assert_eq!(file_use(Path::new(path)), expect, "{path}");
+    // Names of docs/architecture/sstable/sstable3 in scylladb/scylladb.
+    let table = "data/tare/rows-3e1f0/me-3g8w_0qt6_2ilogtyk-big";
+    for component in ["Data.db", "Index.db", "CompressionInfo.db", "Digest.crc32", "CRC.db"] {
+        check(&format!("{table}-{component}"), FileUse::Constant);
+    }
+    for component in ["Statistics.db", "Summary.db", "Filter.db", "Scylla.db", "TOC.txt"] {
+        check(&format!("{table}-{component}"), FileUse::Changing);
+    }
+    check("data/tare/rows-3e1f0/ms-3g8w_0qt6_2ilogtyk-big-Partitions.db", FileUse::Constant);
+    check("commitlog/CommitLog-2-36028797018963970.log", FileUse::Changing);
+    check("conf/scylla.yaml", FileUse::LeftOut);
 }

@@ -38,8 +38,8 @@ pub struct Explain {
     #[arg(value_name = "STUDY|FILE.tare")]
     pub what: Option<String>,
     /// Say what the layers found around a running system cost in records of this host, and measure
-    /// nothing: docker:NAME, podman:NAME, unit:NAME.service, pid:N, cgroup:/PATH or
-    /// pod:NAMESPACE/NAME
+    /// nothing: docker:NAME, podman:NAME, compose:FILE:SERVICE, unit:NAME.service, pid:N,
+    /// cgroup:/PATH or pod:NAMESPACE/NAME
     #[arg(long, value_name = "SYSTEM", conflicts_with_all = OF_A_RUN)]
     pub attach: Option<AttachTarget>,
     /// Environment to compare with [default: the study's baseline]

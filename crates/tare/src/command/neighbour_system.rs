@@ -93,7 +93,7 @@ impl Server {
             file.into(),
             errors.into(),
         )?;
-        let at = Endpoint { address: listen.into(), data: Some(data) };
+        let at = Endpoint { address: listen.into(), data: Some(data), inside: None };
         Ok(Self { child, at, log })
     }
 

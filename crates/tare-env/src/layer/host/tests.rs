@@ -85,7 +85,7 @@ impl Environment for Inner {
 
     fn start(&mut self, _launch: &Launch) -> Result<Endpoint, PartError> {
         self.record("start");
-        Ok(Endpoint { address: ([127, 0, 0, 1], 1).into(), data: None })
+        Ok(Endpoint { address: ([127, 0, 0, 1], 1).into(), data: None, inside: None })
     }
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {

@@ -105,7 +105,10 @@ fn ports(pid: u32, pids: &[u32]) -> Vec<u16> {
 
 fn read(target: &AttachTarget, found: &Target, pids: &[u32]) -> Vec<Around> {
     let (pid, group) = (found.pid, found.group.as_ref());
-    let is_container = matches!(target, AttachTarget::Container { .. } | AttachTarget::Pod { .. });
+    let is_container = matches!(
+        target,
+        AttachTarget::Container { .. } | AttachTarget::Compose { .. } | AttachTarget::Pod { .. }
+    );
     let mut all = Vec::new();
     let mut add = |kind: AroundKind, text: Option<String>| {
         all.extend(text.map(|found| Around { kind, found }));

@@ -46,6 +46,7 @@ pub const RUNTIME: Runtime = Runtime {
     options: &[
         ("unit", "a unit of systemd, such as redis.service: the processes of its cgroup"),
         ("container", "docker:NAME or podman:NAME: the processes of its cgroup"),
+        ("compose", "FILE:SERVICE: the running container of a service of a compose file"),
         ("pid", "a process and its descendants"),
         ("cgroup", "path of a cgroup: its processes"),
         (
@@ -149,7 +150,8 @@ impl Environment for Attached {
         let running = self.running.insert(self.find()?);
         // As the host reaches it through the root of the process.
         let data = self.attach.data.as_ref().map(|data| running.target.path_of(data));
-        Ok(Endpoint { address: self.attach.address, data })
+        let inside = Some(process::network_namespace(running.target.pid));
+        Ok(Endpoint { address: self.attach.address, data, inside })
     }
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {

@@ -50,6 +50,8 @@ impl Target {
         match target {
             AttachTarget::Pid(pid) => Self::of_pid(*pid, cgroups),
             AttachTarget::Container { engine, name } => Self::of_container(engine, name, cgroups),
+            AttachTarget::Compose { file, service } => docker::find_service(file, service)
+                .and_then(|(engine, name)| Self::of_container(engine, &name, cgroups)),
             AttachTarget::Pod { namespace, name, container } => {
                 AttachedPod::find(namespace, name, container.as_deref(), cgroups)
                     .map(|pod| Self::of_pod(pod, cgroups))

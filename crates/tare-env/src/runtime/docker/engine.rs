@@ -4,6 +4,7 @@
 //! Limits: only engines on this host, because namespaces, CPUs and filters are read from its /proc,
 //! and the client's network is linked to the engine's network namespace.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::future::Future;
 use std::io::{self, Read};
@@ -15,12 +16,13 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ExecConfig, ImageInspect, Ipam, IpamConfig,
-    NetworkCreateRequest, SystemInfo, SystemInfoCgroupDriverEnum, VolumeCreateRequest,
+    ContainerCreateBody, ContainerInspectResponse, ContainerSummaryStateEnum, ExecConfig,
+    ImageInspect, Ipam, IpamConfig, NetworkCreateRequest, SystemInfo, SystemInfoCgroupDriverEnum,
+    VolumeCreateRequest,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
-    LogsOptionsBuilder, StartContainerOptions,
+    ListContainersOptionsBuilder, LogsOptionsBuilder, StartContainerOptions,
 };
 use futures_util::{TryStreamExt, stream};
 use hyper::body::Bytes;
@@ -36,6 +38,14 @@ const CALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// The size of the chunks in which an archive is sent.
 const CHUNK_BYTES: u64 = 1 << 20;
+
+/// A container with a label.
+#[derive(Debug, Default)]
+pub(super) struct Labelled {
+    pub(super) name: String,
+    pub(super) labels: HashMap<String, String>,
+    pub(super) runs: bool,
+}
 
 /// The supported engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,6 +324,26 @@ impl Engine {
     pub(super) fn start(&self, name: &str) -> Result<(), EngineError> {
         let start = self.client.start_container(name, None::<StartContainerOptions>);
         self.call(&format!("start the container {name}"), start)
+    }
+
+    /// Returns the containers with this label, and whether each runs.
+    pub(super) fn labelled(&self, label: &str) -> Result<Vec<Labelled>, EngineError> {
+        let filters = HashMap::from([("label", vec![label])]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        let list = self.client.list_containers(Some(options));
+        let found = self.call(&format!("list the containers with {label}"), list)?.into_iter();
+        Ok(found
+            .map(|one| Labelled {
+                name: one
+                    .names
+                    .into_iter()
+                    .flatten()
+                    .next()
+                    .map_or_else(String::new, |name| name.trim_start_matches('/').to_string()),
+                labels: one.labels.unwrap_or_default(),
+                runs: one.state == Some(ContainerSummaryStateEnum::RUNNING),
+            })
+            .collect())
     }
 
     pub(super) fn inspect(&self, name: &str) -> Result<ContainerInspectResponse, EngineError> {

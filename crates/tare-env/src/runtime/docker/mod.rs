@@ -48,6 +48,7 @@ use crate::undo::ContainerEntry;
 use tare_lab::layer::Network;
 
 mod base;
+mod compose;
 mod engine;
 mod environment;
 mod inspect;
@@ -120,6 +121,14 @@ pub(super) fn find_container(engine: &str, name: &str) -> Result<FoundContainer,
         engine.version()?
     );
     Ok(FoundContainer { pid, what })
+}
+
+/// Returns the engine and the name of the one running container of a service of a compose file.
+///
+/// # Errors
+/// One line: no engine answers, or none or several of its containers run.
+pub(super) fn find_service(file: &Path, service: &str) -> Result<(&'static str, String), String> {
+    compose::find(file, service)
 }
 
 /// Why an environment of an engine failed.

@@ -94,7 +94,8 @@ impl Container {
         };
         self.data.clone_from(&data);
         self.apply_limits(&namespace)?;
-        Ok(Endpoint { address: published.into(), data: Some(data) })
+        let inside = (!self.is_hidden()).then(|| process::network_namespace(pid));
+        Ok(Endpoint { address: published.into(), data: Some(data), inside })
     }
 
     /// Sets the limits that the engine was not asked for, on the container's cgroup and its link to

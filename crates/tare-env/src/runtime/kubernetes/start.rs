@@ -110,7 +110,8 @@ impl Pod {
         self.data.clone_from(&data);
         let (front, volume) = (front.port(), self.bound_volume()?);
         self.running = Some(Running { system, pod, address, dialled, front, sidecar, volume });
-        Ok(Endpoint { address: dialled.into(), data: Some(data) })
+        let inside = Some(process::network_namespace(pid));
+        Ok(Endpoint { address: dialled.into(), data: Some(data), inside })
     }
 
     /// Creates the namespace of the run, unless another environment has.

@@ -401,7 +401,9 @@ impl HostRuntime for Oci {
         }
         let roots = system.pids();
         let disk = storage::disk_path(&*self.common.storage, &at.in_root(location, &data));
-        let endpoint = Endpoint { address: network.address, data: Some(data) };
+        // gVisor's sentry has a network stack of its own in the namespace.
+        let inside = self.sandbox.is_none().then(|| process::network_namespace(pid));
+        let endpoint = Endpoint { address: network.address, data: Some(data), inside };
         self.running = Some(Running { system, network, link, state: None, inside: None });
         groups.own().map_or(Ok(()), |own| limits::apply(own, &self.common.layers, &disk))?;
         place(&context, &groups, &roots, &cpus)?;

@@ -148,7 +148,7 @@ impl Vm {
             frozen: false,
         });
         running.start_system(launch, &program, deadline, Orders { later, mount, container })?;
-        Ok(Endpoint { address: running.network.address, data: Some(shown) })
+        Ok(Endpoint { address: running.network.address, data: Some(shown), inside: None })
     }
 
     /// Finds the kernel and its modules, and writes the guest's initramfs.

@@ -30,6 +30,8 @@ fn one_attached_system_is_a_study() {
     check("cgroup = \"/a/b\"", AttachTarget::Cgroup("/a/b".into()));
     let (engine, name) = ("podman".into(), "db".into());
     check("container = \"podman:db\"", AttachTarget::Container { engine, name });
+    let (file, service) = ("a/compose.yml".into(), "db".into());
+    check("compose = \"a/compose.yml:db\"", AttachTarget::Compose { file, service });
     check("pod = \"shop/db-0\"", pod(None));
     check("pod = \"shop/db-0\", container = \"db\"", pod(Some("db")));
 }
@@ -64,7 +66,10 @@ fn mistakes_of_attach_are_refused() {
     };
     let with = |words: &str| attached(&format!("{{ {words} }}"));
     refused(&with("pid = 7"), "address");
-    refused(&with("address = \"10.0.0.5:9042\""), "one of unit, container, pid, cgroup and pod");
+    refused(
+        &with("address = \"10.0.0.5:9042\""),
+        "one of unit, container, compose, pid, cgroup and pod",
+    );
     refused(&with("address = \"10.0.0.5:1\", pid = 7, unit = \"a.service\""), "one of unit");
     refused(&with("address = \"db:9042\", pid = 7"), "an IP address and a port");
     refused(&with("address = \"1.1.1.1:1\", container = \"db\""), "write docker:NAME");

@@ -68,6 +68,16 @@ fn drops_claims_after_errors_or_emulation() {
 }
 
 #[test]
+fn drops_cpu_of_polling_without_an_account() {
+    let unknown = Doubt::NoPollingAccount { reason: "its port is closed".into() };
+    for environment in ["box", "native"] {
+        let world = bridged(2.0).doubt(environment, &unknown, 1);
+        assert!(!speaks(&world, "bridge"), "{environment}");
+        assert!(speaks(&stalling().doubt(environment, &unknown, ALL), "latency_tail"));
+    }
+}
+
+#[test]
 fn drops_latencies_of_overloaded_system() {
     for environment in ["box", "native"] {
         let world = stalling().doubt(environment, &RATE, ALL);

@@ -300,7 +300,7 @@ fn about(kind: AroundKind) -> (&'static str, &'static [&'static str], [&'static 
 fn flag(kind: AroundKind, target: &AttachTarget) -> &'static str {
     let (_, _, [container, unit, pod]) = about(kind);
     match target {
-        AttachTarget::Container { .. } => container,
+        AttachTarget::Container { .. } | AttachTarget::Compose { .. } => container,
         AttachTarget::Unit(_) => unit,
         AttachTarget::Pod { .. } => pod,
         AttachTarget::Pid(_) | AttachTarget::Cgroup(_) => "",
@@ -323,6 +323,7 @@ fn advice(target: &AttachTarget, used: &[&HostRecord]) -> Vec<String> {
     let from = match target {
         AttachTarget::Container { engine, name } => format!("{engine}:{name}"),
         AttachTarget::Unit(name) => format!("unit:{name}"),
+        AttachTarget::Compose { file, .. } => file.display().to_string(),
         _ => return notes,
     };
     notes.push(format!("tare tune flags --from {from} prints the flags that it lacks as a diff."));
