@@ -15,6 +15,8 @@ mod kills;
 mod loaders;
 #[path = "on_kubernetes/rights.rs"]
 mod rights;
+#[path = "on_kubernetes/selected.rs"]
+mod selected;
 
 use std::fs;
 use std::io::Read;
