@@ -9,6 +9,8 @@
 #[path = "on_kubernetes/attached.rs"]
 mod attached;
 mod common;
+#[path = "on_kubernetes/hosts.rs"]
+mod hosts;
 #[path = "on_kubernetes/kills.rs"]
 mod kills;
 #[path = "on_kubernetes/loaders.rs"]
