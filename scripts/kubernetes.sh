@@ -6,16 +6,16 @@
 # node has a network namespace and a mount namespace of its own, with the state of all in one directory.
 # The cgroup /kubepods is on the host, because the tests read pods there.
 #
-# The second node is for loaders: a kubelet, containerd and kube-proxy, with its pods in a cgroup of its
-# own. A veth pair links the nodes, and each routes the pods of the other through it. Both have the CPUs
-# and the kernel of this machine.
+# The second node is for loaders and for systems on several hosts: a kubelet, containerd and kube-proxy,
+# with its pods in a cgroup of its own, and its own state directory of Tare. A veth pair links the nodes,
+# and each routes the pods of the other through it. Both have the CPUs and the kernel of this machine.
 
 kubernetes_version=v1.34.1
 kubernetes_sum=h1:F3p8dtpv+i8zQoebZeK5zBqM1g9x1aIdnA5vthvcuUk=
 kubernetes_cache=/var/cache/tare/kubernetes
 kubernetes_programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
 kubernetes_node=tare-node # the node's name
-kubernetes_second=tare-second # that of the node for loaders
+kubernetes_second=tare-second # that of the second node
 kubernetes_nodes=1        # 2 starts it
 kubernetes_dir=""         # /tmp/tare-kubernetes-PID.XXXXXX with the script's PID
 kubernetes_netns=""       # the first node's network namespace: /proc/PID/ns/net
@@ -151,7 +151,7 @@ kubernetes_of() {
 kubernetes_hold() {
     hidden="/run/containerd /run/netns /var/lib/cni /var/log/pods /var/log/containers /var/lib/kubelet"
     # shellcheck disable=SC2086 # a list, split on purpose
-    kubernetes_hide $hidden
+    kubernetes_hide $hidden /var/lib/tare
     # shellcheck disable=SC2016 # expands in the inner shell
     setsid setpriv --pdeathsig KILL unshare --net --mount --propagation slave sh -ec '
         for own in $2; do mount --no-mtab -t tmpfs tare-kubernetes "$own"; done
@@ -160,6 +160,9 @@ kubernetes_hold() {
         if [ "$3" = 1 ]; then
             ip link add tare-node0 type veth peer name tare-node1
             ip link set tare-node1 up
+        else
+            mkdir -p "$1/second/tare"
+            mount --no-mtab --bind "$1/second/tare" /var/lib/tare
         fi
         echo 1 >/proc/sys/net/ipv4/ip_forward
         readlink /proc/self/ns/net >"$1/netns-$3.part"

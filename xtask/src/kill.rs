@@ -1,7 +1,7 @@
 //! `cargo xtask kill --times N`: kills the real database under load N times with each of its
 //! engines, and checks that all acknowledged writes are there. With `--kubernetes` it kills studies
-//! with pods on the node of a private cluster, and checks that `tare clean` leaves nothing there.
-//! CI runs the same tests a few times.
+//! with pods on the node of a private cluster and a loader on its second node, and checks that
+//! `tare clean` leaves nothing there. CI runs the same tests a few times.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,7 @@ fn of_database(root: &Path) -> Command {
 fn of_studies(root: &Path) -> Command {
     let mut command = Command::new(root.join("scripts/kubernetes"));
     without_package(&mut command);
-    command.current_dir(root).args(["cargo", "test", "--release", "--workspace"]);
+    command.current_dir(root).args(["--nodes", "2", "cargo", "test", "--release", "--workspace"]);
     command.args(["--test", "on_kubernetes", "kills::", "--", "--nocapture"]);
     command
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions, ReachOptions};
+use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions, ReachOptions, StartedPods};
 use tare_host::{error_line, facts};
 use tare_lab::PartError;
 use tare_lab::cpus::CpuPlan;
@@ -21,7 +21,7 @@ use tare_lab::system::System;
 use tare_probe::{AccountRefresh, ProbeCpus, Roots};
 use tare_system::ClientRoute;
 
-use crate::protocol::{ALIVE_LIMIT, Answer, Opened, Opening, Order};
+use crate::protocol::{ALIVE_LIMIT, Answer, Kubeconfig, Opened, Opening, Order};
 
 /// What the caller of an agent provides.
 #[derive(Debug)]
@@ -131,6 +131,8 @@ struct Host {
 
 struct Instance {
     environment: Box<dyn Environment>,
+    /// The pods of the instances before it.
+    pods: StartedPods,
     system: Box<dyn System>,
     endpoint: Option<Endpoint>,
 }
@@ -165,12 +167,16 @@ impl Agent<'_> {
                 let namespace = published.then(|| host.factory.client_namespace().into());
                 let system =
                     info.make(&system, &ClientRoute { namespace, ..ClientRoute::default() })?;
-                let environment = host.factory.environment_among(&spec, peers)?;
-                let instance = Instance { environment, system, endpoint: None };
+                let pods = StartedPods::default();
+                let environment = host.factory.environment_among(&spec, peers, pods.clone())?;
+                let instance = Instance { environment, pods, system, endpoint: None };
                 host.instances.insert(id, instance);
                 Answer::Done
             }
-            Order::Start { id, cpus, number } => host.start(id, cpus, number)?,
+            Order::Start { id, cpus, number, pods } => {
+                host.instance(id)?.pods.set(pods);
+                host.start(id, cpus, number)?
+            }
             Order::Thaw { id } => {
                 host.current = Some(id);
                 host.prepare();
@@ -232,11 +238,16 @@ impl Agent<'_> {
             program: self.options.program.clone(),
             cpus: plan.clone(),
             destroy: opening.destroy.clone(),
-            reach: opening
-                .reach
-                .map(|address| ReachOptions { address: address.into(), from_cluster: false }),
+            // Only the loads of a cluster's own hosts come to its pods.
+            reach: opening.reach.map(|address| ReachOptions {
+                address: address.into(),
+                from_cluster: opening.kubeconfig.is_some(),
+            }),
         })
         .map_err(OrderError::from)?;
+        if let Some(Kubeconfig(text)) = &opening.kubeconfig {
+            factory.use_kubeconfig(text)?;
+        }
         let (probes, missing) = tare_probe::open_all(&Roots::default(), &ProbeCpus::new(&plan));
         let missing_probes = missing
             .into_iter()

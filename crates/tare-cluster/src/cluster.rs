@@ -15,13 +15,13 @@ use tare_lab::layer::Network;
 use tare_lab::probe::Probe;
 use tare_lab::study::{Study, SystemHost};
 use tare_remote::RemoteHost;
-use tare_std::host_address::{HostAddress, RemoteAddress};
+use tare_std::host_address::RemoteAddress;
 
 use crate::environment::ClusterEnvironment;
 use crate::error::{ClusterError, OpenError};
 use crate::link::{Link, Process};
 use crate::probe::ClusterProbe;
-use crate::protocol::{Answer, Opening, Order};
+use crate::protocol::{Answer, Kubeconfig, Opening, Order};
 use crate::shared::{HostFacts, PORTS, Shared, exchange};
 
 /// The command of the program that serves a host's orders.
@@ -38,10 +38,23 @@ pub struct ClusterOptions<'a> {
     pub program: &'a Path,
     /// The state directory of this host.
     pub state: &'a Path,
-    /// A directory with a short path for the connections.
-    pub directory: &'a Path,
+    /// How each host of the study is reached, in its order.
+    pub hosts: &'a [ReachedHost],
     /// The run's id: four hexadecimal digits.
     pub run: &'a str,
+}
+
+/// How a host of a system is reached.
+#[derive(Clone, Debug)]
+pub struct ReachedHost {
+    /// The connection, and Tare's program there; `None` for this host.
+    pub there: Option<(RemoteHost, String)>,
+    /// The address of its instance, where neither the study nor ssh names one.
+    pub address: Option<Ipv4Addr>,
+    /// Whether it is this host, which may also be named as a node of its cluster.
+    pub is_here: bool,
+    /// Access to the cluster of the node, for instances that are pods.
+    pub kubeconfig: Option<Kubeconfig>,
 }
 
 /// The hosts of a system. Dropping it ends their agents, which remove what they made.
@@ -62,21 +75,21 @@ impl Cluster {
     pub fn open(options: &ClusterOptions<'_>) -> Result<Self, OpenError> {
         let mut links = Vec::new();
         let mut addresses = Vec::new();
-        for host in &options.study.hosts {
-            let (link, address) = start(host, options)?;
+        for (host, reached) in options.study.hosts.iter().zip(options.hosts) {
+            let (link, address) = start(host, reached, options)?;
             links.push(link);
             addresses.push(address);
         }
-        let is_here = |host: &SystemHost| host.host == HostAddress::Local;
         let mut specs = options.study.environments.iter();
         let is_published = specs.any(|spec| spec.network != Network::Host);
-        let order = |(host, address): (&SystemHost, &Ipv4Addr)| {
-            let plan = is_here(host).then(|| options.plan.clone());
+        let order = |(host, address): (&ReachedHost, &Ipv4Addr)| {
+            let plan = host.is_here.then(|| options.plan.clone());
             let (cpus, destroy) = (options.study.cpus.clone(), options.destroy.to_vec());
             let reach = is_published.then_some(*address);
-            Order::Open(Box::new(Opening { cpus, plan, destroy, reach }))
+            let kubeconfig = host.kubeconfig.clone();
+            Order::Open(Box::new(Opening { cpus, plan, destroy, reach, kubeconfig }))
         };
-        let orders: Vec<Order> = options.study.hosts.iter().zip(&addresses).map(order).collect();
+        let orders: Vec<Order> = options.hosts.iter().zip(&addresses).map(order).collect();
         let mut hosts = Vec::new();
         let answers = exchange(&mut links, &orders)?;
         for (number, (_, answer)) in answers.into_iter().enumerate() {
@@ -84,7 +97,8 @@ impl Cluster {
                 return Err(links[number].unexpected(&orders[number], &answer).into());
             };
             let (name, address) = (links[number].host().to_string(), addresses[number]);
-            hosts.push(HostFacts { name, address, opened: *opened });
+            let is_here = options.hosts[number].is_here;
+            hosts.push(HostFacts { name, address, is_here, opened: *opened });
         }
         let cpus = hosts.iter().map(|host| system_cpus(options.study, &host.opened.plan));
         let instance_cpus = cpus.min().unwrap_or(1).max(1);
@@ -200,10 +214,14 @@ impl Cluster {
 }
 
 /// Starts the agent of a host. Returns the address of its instances.
-fn start(host: &SystemHost, options: &ClusterOptions<'_>) -> Result<(Link, Ipv4Addr), OpenError> {
+fn start(
+    host: &SystemHost,
+    reached: &ReachedHost,
+    options: &ClusterOptions<'_>,
+) -> Result<(Link, Ipv4Addr), OpenError> {
     let name = host.host.to_string();
     let no_address = || OpenError::NoAddress { host: name.clone() };
-    let Some(remote) = host.host.remote() else {
+    let Some((remote, program)) = &reached.there else {
         let address = host.address.ok_or_else(no_address)?;
         let mut command = Command::new(options.program);
         command.arg("--state").arg(options.state).arg(COMMAND);
@@ -217,13 +235,13 @@ fn start(host: &SystemHost, options: &ClusterOptions<'_>) -> Result<(Link, Ipv4A
         let link = Link::new(name, Process::Here(child), Box::new(stdin), stdout, stderr);
         return Ok((link, address));
     };
-    let RemoteAddress::Ssh(ssh) = remote else { return Err(OpenError::Way { host: name }) };
-    let remote = RemoteHost::connect(ssh, options.directory)?;
-    if !remote.basics()?.is_root {
+    if let RemoteAddress::Ssh(ssh) = remote.address()
+        && !remote.basics()?.is_root
+    {
         let ssh_name = ssh.host().to_string();
         return Err(OpenError::NoRoot { host: name, name: ssh_name });
     }
-    let reached = || -> Result<Option<Ipv4Addr>, OpenError> {
+    let by_ssh = || -> Result<Option<Ipv4Addr>, OpenError> {
         // SSH_CONNECTION is CLIENT PORT SERVER PORT.
         let text = remote.output("sh", &["-c", "echo \"$SSH_CONNECTION\""], std::io::empty())?;
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -233,12 +251,11 @@ fn start(host: &SystemHost, options: &ClusterOptions<'_>) -> Result<(Link, Ipv4A
             IpAddr::V6(address) => address.to_ipv4_mapped(),
         }))
     };
-    let address = match host.address {
+    let address = match host.address.or(reached.address) {
         Some(address) => address,
-        None => reached()?.ok_or_else(no_address)?,
+        None => by_ssh()?.ok_or_else(no_address)?,
     };
-    let program = remote.install(options.program)?.path;
-    let mut process = remote.start(&program, &[COMMAND])?;
+    let mut process = remote.start(program, &[COMMAND])?;
     let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err(no_address()) };
     let link = Link::new(name, Process::There(Box::new(process)), Box::new(stdin), stdout, stderr);

@@ -1,5 +1,6 @@
 //! The environments of one instance on each host, used as one.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use tare_env::multi_instance;
@@ -48,6 +49,47 @@ impl ClusterEnvironment {
         Ok(())
     }
 
+    /// Returns whether the instances are pods whose addresses are known only once they run.
+    fn has_addresses_of_pods(&self) -> bool {
+        self.spec.runtime.kind() == "kubernetes" && self.spec.network != Network::Host
+    }
+
+    fn start_order(&self, number: u32, pods: Vec<Ipv4Addr>) -> Order {
+        Order::Start { id: self.id, cpus: self.cluster.instance_cpus(), number, pods }
+    }
+
+    fn started(&self, host: usize, order: &Order, answer: Answer) -> Result<SocketAddr, PartError> {
+        match answer {
+            Answer::Started { address } => Ok(address),
+            other => Err(self.cluster.unexpected(host, order, &other).into()),
+        }
+    }
+
+    /// Starts all instances at the same time, and returns their addresses.
+    fn start_at_once(&self) -> Result<Vec<SocketAddr>, PartError> {
+        let orders =
+            (0..).take(self.cluster.count()).map(|host| self.start_order(host, Vec::new()));
+        let orders: Vec<Order> = orders.collect();
+        let answers = self.cluster.each(&orders)?.into_iter().zip(&orders).enumerate();
+        answers.map(|(host, ((_, answer), order))| self.started(host, order, answer)).collect()
+    }
+
+    /// Starts the instances one after the other, so that each knows the addresses of those before
+    /// it, and returns their addresses.
+    fn start_pods(&self) -> Result<Vec<SocketAddr>, PartError> {
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for (number, host) in (0..).zip(0..self.cluster.count()) {
+            let known = addresses.iter().filter_map(|address| match address.ip() {
+                IpAddr::V4(address) => Some(address),
+                IpAddr::V6(_) => None,
+            });
+            let order = self.start_order(number, known.collect());
+            let answer = self.cluster.one(host, &order)?;
+            addresses.push(self.started(host, &order, answer)?);
+        }
+        Ok(addresses)
+    }
+
     /// Returns the texts of all hosts, each after the host's name.
     fn texts(&self, order: &Order) -> Option<String> {
         let text = |answer| match answer {
@@ -82,20 +124,14 @@ impl Environment for ClusterEnvironment {
             let (environment, asked) = (self.spec.name.clone(), launches.len());
             return Err(SingleInstanceOnly { environment, asked }.into());
         }
-        let cpus = self.cluster.instance_cpus();
-        let orders: Vec<Order> = (0..)
-            .zip(launches)
-            .map(|(number, _)| Order::Start { id: self.id, cpus, number })
-            .collect();
         self.running = true;
-        let mut endpoints = Vec::new();
-        for (host, (_, answer)) in self.cluster.each(&orders)?.into_iter().enumerate() {
-            let Answer::Started { address } = answer else {
-                return Err(self.cluster.unexpected(host, &orders[host], &answer).into());
-            };
-            // The data is on the other host, where the agent reads it.
-            endpoints.push(Endpoint { address, data: None, inside: None });
-        }
+        let addresses = match self.has_addresses_of_pods() {
+            true => self.start_pods()?,
+            false => self.start_at_once()?,
+        };
+        // The data is on the other host, where the agent reads it.
+        let endpoint = |address| Endpoint { address, data: None, inside: None };
+        let endpoints = addresses.into_iter().map(endpoint).collect();
         self.config = self.texts(&Order::Config { id: self.id });
         Ok(endpoints)
     }

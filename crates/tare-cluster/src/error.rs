@@ -31,8 +31,6 @@ pub enum OpenError {
         "the agent runs as root on {host}, because it makes cgroups and containers; write ssh:root@{name}"
     )]
     NoRoot { host: String, name: String },
-    #[error("{host} cannot run an instance of a system; write ssh:HOST")]
-    Way { host: String },
     #[error("the address of {host} is not known; write {host}=10.0.0.5")]
     NoAddress { host: String },
     #[error("cannot start {}", .program.display())]

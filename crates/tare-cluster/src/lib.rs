@@ -2,7 +2,8 @@
 //!
 //! Each host runs an agent (`agent`), the same program, which makes the environment of its instance
 //! and reads its accounts and probes. `Cluster` sends orders to all agents at once, as lines of
-//! JSON over ssh's pipes, and uses the instances as one environment and the probes as one probe.
+//! JSON over pipes of ssh or of the API of a cluster, and uses the instances as one environment and
+//! the probes as one probe.
 //!
 //! An agent that hears nothing for a while, or whose pipe closes, removes what it made and ends.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod probe;
 pub mod protocol;
 mod shared;
 
-pub use cluster::{Cluster, ClusterOptions};
+pub use cluster::{Cluster, ClusterOptions, ReachedHost};
 pub use error::{ClusterError, OpenError};
+pub use protocol::Kubeconfig;
 pub use shared::HostFacts;

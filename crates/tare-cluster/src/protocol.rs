@@ -27,6 +27,20 @@ pub struct Opening {
     pub destroy: Vec<PathBuf>,
     /// The address at which instances behind a bridge are published, if an environment has such.
     pub reach: Option<Ipv4Addr>,
+    /// Access to the cluster of which the host is a node, for instances that are pods. It is not
+    /// printed and not logged.
+    pub kubeconfig: Option<Kubeconfig>,
+}
+
+/// Access to a cluster, with a credential.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Kubeconfig(pub String);
+
+impl std::fmt::Debug for Kubeconfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kubeconfig(..)")
+    }
 }
 
 /// An order. Every order but `Alive` has one answer.
@@ -53,11 +67,13 @@ pub enum Order {
         system: SystemSpec,
         peers: Peers,
     },
-    /// Starts an instance, counted from 0, for this many CPUs.
+    /// Starts an instance, counted from 0, for this many CPUs. `pods` are the addresses of the
+    /// instances before it, where they are pods with addresses of their own.
     Start {
         id: u32,
         cpus: usize,
         number: u32,
+        pods: Vec<Ipv4Addr>,
     },
     Freeze {
         id: u32,

@@ -20,10 +20,12 @@ const PORT_TRIES: u16 = 100;
 /// What is known about a host.
 #[derive(Clone, Debug)]
 pub struct HostFacts {
-    /// `ssh:db1`
+    /// `ssh:db1`, `kubernetes:node1`
     pub name: String,
     /// The address of its instances.
     pub address: Ipv4Addr,
+    /// Whether it is the host of the harness.
+    pub is_here: bool,
     pub opened: Opened,
 }
 
@@ -55,6 +57,13 @@ impl Shared {
     /// Sends each host its order, then waits for all answers. Returns how long each took.
     pub(crate) fn each(&self, orders: &[Order]) -> Result<Vec<(Duration, Answer)>, ClusterError> {
         exchange(&mut self.links.borrow_mut(), orders)
+    }
+
+    /// Sends one host an order and waits for its answer.
+    pub(crate) fn one(&self, host: usize, order: &Order) -> Result<Answer, ClusterError> {
+        let link = &mut self.links.borrow_mut()[host];
+        link.send(order)?;
+        Ok(link.answer(order)?.1)
     }
 
     pub(crate) fn unexpected(&self, host: usize, order: &Order, answer: &Answer) -> ClusterError {

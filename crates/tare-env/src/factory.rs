@@ -14,7 +14,7 @@ use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
 use crate::client::{Client, NetworkError};
 use crate::inside::{self, GuestEnvironment};
-use crate::instance_slot::{InstanceSlot, Peers};
+use crate::instance_slot::{InstanceSlot, Peers, StartedPods};
 use crate::layer::confinement::huge_pages::WithHugePages;
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
 use crate::layer::limits;
@@ -145,7 +145,16 @@ impl EnvironmentFactory {
         self.environment_of(spec, 1)
     }
 
+    /// Uses this access to the cluster of this node for pods, in place of the user's.
+    ///
+    /// # Errors
+    /// If it cannot be stored, or is no access.
+    pub fn use_kubeconfig(&self, text: &str) -> Result<(), PartError> {
+        crate::kubernetes::use_sent(self.context.work(), text)
+    }
+
     /// Creates an environment for the only instance on this host of a system on several hosts.
+    /// `pods` are the pods of the instances that start before it, known by then.
     ///
     /// # Errors
     /// Fails when this host cannot run it.
@@ -153,9 +162,10 @@ impl EnvironmentFactory {
         &self,
         spec: &EnvironmentSpec,
         peers: Peers,
+        pods: StartedPods,
     ) -> Result<Box<dyn Environment>, PartError> {
         limits::check_cpus(spec, self.context.cpus())?;
-        let context = self.context.with_slot(InstanceSlot::among(peers), spec.cpu);
+        let context = self.context.with_slot(InstanceSlot::among(peers, pods), spec.cpu);
         WithHugePages::around(runtime::make(&context, spec)?, &self.context)
     }
 

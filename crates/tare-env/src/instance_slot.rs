@@ -36,6 +36,25 @@ pub struct Peers {
     pub node_port: u16,
 }
 
+/// The addresses of the pods that have started, in the order of the instances.
+#[derive(Clone, Debug, Default)]
+pub struct StartedPods(Arc<Mutex<Vec<Ipv4Addr>>>);
+
+impl StartedPods {
+    /// Replaces the addresses.
+    pub fn set(&self, addresses: Vec<Ipv4Addr>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+    }
+
+    fn get(&self) -> Vec<Ipv4Addr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add(&self, address: Ipv4Addr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+    }
+}
+
 /// The nft table of all instances behind a bridge of the host.
 #[derive(Debug, Default)]
 pub(crate) struct HostRules {
@@ -56,8 +75,7 @@ struct Shared {
     subnet: OnceLock<Ipv4Addr>,
     /// What publishes the instances at an address of the host.
     host_rules: OnceLock<Arc<Mutex<HostRules>>>,
-    /// The addresses of the pods that have started, in the order of the slots.
-    pods: Mutex<Vec<Ipv4Addr>>,
+    pods: StartedPods,
 }
 
 impl InstanceSlot {
@@ -76,9 +94,10 @@ impl InstanceSlot {
     }
 
     /// Returns the slot of the only instance on this host, whose peers are on other hosts. It has
-    /// all of the host's CPUs and of the environment's limits.
-    pub(crate) fn among(peers: Peers) -> Self {
-        Self { peers: Some(Arc::new(peers)), ..Self::single() }
+    /// all of the host's CPUs and of the environment's limits. `pods` are those of the peers.
+    pub(crate) fn among(peers: Peers, pods: StartedPods) -> Self {
+        let shared = Arc::new(Shared { pods, ..Shared::default() });
+        Self { number: 0, count: 1, shared, peers: Some(Arc::new(peers)) }
     }
 
     pub(crate) fn peers(&self) -> Option<&Peers> {
@@ -125,13 +144,13 @@ impl InstanceSlot {
 
     /// Returns the addresses of the pods that have started before this one.
     pub(crate) fn pods(&self) -> Vec<Ipv4Addr> {
-        self.shared.pods.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.pods.get()
     }
 
     /// Tells the instances that start later the address of this one's pod.
     pub(crate) fn add_pod(&self, address: Ipv4Addr) {
         if self.count > 1 {
-            self.shared.pods.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+            self.shared.pods.add(address);
         }
     }
 

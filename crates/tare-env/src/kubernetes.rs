@@ -3,18 +3,41 @@
 //! time of a clean.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use tare_host::UndoError;
 use tare_host::journal::Entry;
 use tare_host::undo::{UndoKinds, check_name};
 use tare_kube::{Access, Cluster, KubeError, Volume};
+use tare_lab::PartError;
 
 /// Names a file with the access to the cluster of this node, for the entries of a run that came
 /// with an access of its own (`tare clean --on kubernetes:NODE`).
 const NODE_VARIABLE: &str = "TARE_NODE_KUBECONFIG";
+
+/// The access that the harness of another host has sent to this process.
+static SENT: OnceLock<Access> = OnceLock::new();
+
+/// Returns the access to the cluster of this node: the one that was sent, else the user's.
+pub(crate) fn access() -> Result<Access, KubeError> {
+    SENT.get().cloned().map_or_else(Access::find, Ok)
+}
+
+/// Stores an access that was sent to this process in a folder of the run, for root alone, and uses
+/// it for all pods from then on.
+pub(crate) fn use_sent(folder: &Path, kubeconfig: &str) -> Result<(), PartError> {
+    let path = folder.join("kubeconfig");
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| file.write_all(kubeconfig.as_bytes()));
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let access = Access::of_file(path)?;
+    SENT.get_or_init(|| access);
+    Ok(())
+}
 
 /// An entry of this module, as it is written in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

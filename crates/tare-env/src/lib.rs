@@ -29,6 +29,6 @@ pub mod unavailable;
 pub mod undo;
 
 pub use factory::{EnvironmentFactory, FactoryError, FactoryOptions, PROGRAMS};
-pub use instance_slot::Peers;
+pub use instance_slot::{Peers, StartedPods};
 pub use kubernetes::namespace_entry;
 pub use reach::ReachOptions;

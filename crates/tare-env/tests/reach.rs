@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, program, skipped_runtime, skipped_spec};
-use tare_env::{EnvironmentFactory, FactoryOptions, Peers, ReachOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions, Peers, ReachOptions, StartedPods};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::PartError;
@@ -294,7 +294,8 @@ fn start_among(
 ) -> (Box<dyn Environment>, SocketAddr) {
     let words = ["serve-node", "{listen}", "{port}", "{data}", "{node}", "{node_port}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
-    let mut environment = factory.environment_among(spec, peers.clone()).unwrap();
+    let mut environment =
+        factory.environment_among(spec, peers.clone(), StartedPods::default()).unwrap();
     let address = environment
         .start(&launch)
         .unwrap_or_else(|error| panic!("{}: {}", spec.name, tare_host::error_line(error.as_ref())));

@@ -36,10 +36,10 @@ pub enum AccountUse {
     MakePods,
     /// Pods of the user that are only read.
     ReadPods,
-    /// Loaders that are pods, and pods of the user that are read.
-    RunLoaders,
-    /// Environments and loaders that are pods.
-    MakePodsAndRunLoaders,
+    /// Loaders that are pods, hosts that are nodes, and pods of the user that are read.
+    ReachNodes,
+    /// The same, and environments that are pods.
+    MakePodsAndReachNodes,
 }
 
 /// Returns the rules of the account's role.
@@ -47,13 +47,13 @@ pub(crate) fn rules(account_use: AccountUse) -> Vec<Value> {
     let exec = rule("", &["pods/exec"], &["create", "get"]);
     match account_use {
         AccountUse::ReadPods => vec![rule("", &["pods"], &["get"])],
-        AccountUse::RunLoaders => vec![
+        AccountUse::ReachNodes => vec![
             rule("", &["nodes"], &["list"]),
             rule("", &["namespaces", "pods"], &["create", "get", "delete"]),
             exec,
         ],
         AccountUse::MakePods => rules_of_pods(),
-        AccountUse::MakePodsAndRunLoaders => rules_of_pods().into_iter().chain([exec]).collect(),
+        AccountUse::MakePodsAndReachNodes => rules_of_pods().into_iter().chain([exec]).collect(),
     }
 }
 

@@ -102,6 +102,26 @@ impl Cluster {
         found.ok_or_else(|| KubeError::NoNode { name: name.into(), known })
     }
 
+    /// Returns the nodes whose labels a selector matches, as `kubectl get nodes --selector` does.
+    ///
+    /// # Errors
+    /// If the API server cannot read the selector, no node matches, or the user may not list nodes.
+    pub fn nodes_with_labels(&self, selector: &str) -> Result<Vec<Node>, KubeError> {
+        let nodes: Api<ApiNode> = Api::all(self.client.clone());
+        let matching = ListParams::default().labels(selector);
+        let selector = selector.to_string();
+        let listed = match self.call("list the nodes", nodes.list(&matching)) {
+            Err(KubeError::Api { code: 400, message, .. }) => {
+                return Err(KubeError::Selector { selector, why: message });
+            }
+            listed => listed?,
+        };
+        match listed.items.is_empty() {
+            true => Err(KubeError::NoMatch { selector }),
+            false => Ok(listed.items.into_iter().map(Node::of).collect()),
+        }
+    }
+
     /// Returns a node on which a pod of Tare can start.
     ///
     /// # Errors

@@ -40,6 +40,16 @@ pub enum KubeError {
     #[error("the cluster has no node {name}; its nodes are {known}")]
     NoNode { name: String, known: String },
     #[error(
+        "the cluster cannot select nodes by {selector:?}: {why}; write a selector that kubectl get nodes \
+         --selector takes"
+    )]
+    Selector { selector: String, why: String },
+    #[error(
+        "the cluster has no node with the labels {selector:?}; kubectl get nodes --show-labels prints those \
+         that are there"
+    )]
+    NoMatch { selector: String },
+    #[error(
         "node {node} does not list the image of the pause program, which pods of Tare are made from"
     )]
     NoImage { node: String },

@@ -32,10 +32,13 @@ pub struct Node {
     pub architecture: String,
     /// Why it takes no pods, as its condition `Ready` says; `None` if it is ready.
     pub(crate) not_ready: Option<String>,
+    /// Whether its administrator keeps new pods away from it (`kubectl cordon`).
+    pub(crate) is_cordoned: bool,
 }
 
 impl Node {
     pub(crate) fn of(node: ApiNode) -> Self {
+        let is_cordoned = node.spec.and_then(|spec| spec.unschedulable) == Some(true);
         let status = node.status.unwrap_or_default();
         let info = status.node_info.unwrap_or_default();
         let mut conditions = status.conditions.unwrap_or_default().into_iter();
@@ -63,7 +66,14 @@ impl Node {
             cpus: quantity.map(|quantity| quantity.0).unwrap_or_default(),
             architecture: info.architecture,
             not_ready,
+            is_cordoned,
         }
+    }
+
+    /// Returns why no new pod belongs on it; `None` if it is ready and not cordoned.
+    pub fn why_unused(&self) -> Option<String> {
+        let cordoned = || self.is_cordoned.then(|| "it is cordoned".to_string());
+        self.not_ready.as_ref().map(|why| format!("it is not ready: {why}")).or_else(cordoned)
     }
 
     /// Returns whether its kubelet runs on the kernel of this process. Nodes that are containers of
@@ -115,6 +125,22 @@ mod tests {
     }
 
     #[test]
+    fn nodes_without_room_for_pods_are_unused() {
+        let check = |cordoned: bool, ready: &str, expect: Option<&str>| {
+            let conditions =
+                serde_json::json!([{ "type": "Ready", "status": ready, "message": "x" }]);
+            let node = serde_json::json!({
+                "spec": { "unschedulable": cordoned }, "status": { "conditions": conditions },
+            });
+            let node = Node::of(serde_json::from_value(node).unwrap());
+            assert_eq!(node.why_unused().as_deref(), expect);
+        };
+        check(false, "True", None);
+        check(true, "True", Some("it is cordoned"));
+        check(true, "False", Some("it is not ready: x"));
+    }
+
+    #[test]
     fn finds_the_image_of_the_pause_program() {
         let check = |names: &[&str], expect: Option<&str>| {
             let images = names.iter().map(|name| (*name).to_string()).collect();
@@ -130,6 +156,7 @@ mod tests {
                 cpus: String::new(),
                 architecture: String::new(),
                 not_ready: None,
+                is_cordoned: false,
             };
             assert_eq!(node.pause_image(), expect, "{names:?}");
         };

@@ -18,7 +18,7 @@ fn rights(account_use: AccountUse) -> Value {
     let made = ["namespaces", "pods"];
     let pod = match account_use {
         // The account has them.
-        AccountUse::MakePods | AccountUse::RunLoaders | AccountUse::MakePodsAndRunLoaders => {
+        AccountUse::MakePods | AccountUse::ReachNodes | AccountUse::MakePodsAndReachNodes => {
             Vec::new()
         }
         AccountUse::ReadPods => {
@@ -90,11 +90,28 @@ impl Cluster {
         node: &str,
         account_use: AccountUse,
     ) -> Result<Vec<Value>, KubeError> {
-        let node = self.node(node)?;
-        let namespace = namespace_manifest("tare-RUN-n0", "RUN");
-        let pod = node_pod::manifest("tare-RUN-n0", "RUN", &node);
+        let [namespace, pod] = self.pod_with_namespace_manifests("tare-RUN-n0", node)?;
         let account = account::manifests("tare-RUN-n0", "RUN", "", account_use);
         Ok([rights(account_use), namespace, pod].into_iter().chain(account).collect())
+    }
+
+    /// Returns what [`Self::create_node_pod`] creates for a command that runs on another node, as
+    /// manifests.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    pub fn host_pod_manifests(&self, node: &str) -> Result<[Value; 2], KubeError> {
+        self.pod_with_namespace_manifests("tare-RUN-n1", node)
+    }
+
+    fn pod_with_namespace_manifests(
+        &self,
+        namespace: &str,
+        node: &str,
+    ) -> Result<[Value; 2], KubeError> {
+        let node = self.node(node)?;
+        let pod = node_pod::manifest(namespace, "RUN", &node);
+        Ok([namespace_manifest(namespace, "RUN"), pod])
     }
 }
 

@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// How this host and those that ssh reaches are written.
+const HOSTS: &str = "local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT";
+
 /// Where a part of a run happens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostAddress {
@@ -56,10 +59,12 @@ pub struct HostAddressError {
 impl HostAddressError {
     /// Returns why, and what to write, without the text.
     pub fn reason(&self) -> String {
-        format!(
-            "{}; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT, kubernetes:NODE or pod:NODE",
-            self.why
-        )
+        format!("{}; write {HOSTS}, kubernetes:NODE or pod:NODE", self.why)
+    }
+
+    /// Returns the same for a loader, which may also be pods on several nodes.
+    pub(crate) fn reason_for_loader(&self) -> String {
+        format!("{}; write {HOSTS}, kubernetes:NODE, pod:NODE or pods:LABEL=VALUE", self.why)
     }
 }
 
@@ -82,6 +87,10 @@ impl NodeAddress {
     /// Returns the context of the user's access; `None` for the current one.
     pub fn context(&self) -> Option<&str> {
         self.context.as_deref()
+    }
+
+    pub(crate) fn new(context: Option<String>, node: &str) -> Self {
+        Self { context, node: node.into() }
     }
 
     /// Returns the name of the node.

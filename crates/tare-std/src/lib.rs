@@ -7,6 +7,7 @@ pub mod cpus;
 mod error;
 pub mod host_address;
 pub mod line_pipes;
+pub mod loader_address;
 pub mod mountinfo;
 pub mod net_device;
 pub mod prometheus;

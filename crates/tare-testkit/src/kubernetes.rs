@@ -38,14 +38,65 @@ pub fn alone_on_node(test: &str) -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// Returns the name of the second node of the cluster, which is for loaders; `None` if a test is
-/// skipped for lack of it.
+/// Returns the name of the second node of the cluster; `None` if a test is skipped for lack of it.
 pub fn second_node(test: &str) -> Option<String> {
-    let found = std::env::var(SECOND).ok();
+    let found = second_node_if_any();
     if found.is_none() {
         skip(test, Reason::not_installed("a second node of the cluster"));
     }
     found
+}
+
+/// Returns the name of the second node, if the cluster has one.
+pub fn second_node_if_any() -> Option<String> {
+    std::env::var(SECOND).ok()
+}
+
+/// Returns a process in the namespaces of the second node, and the folder of Tare's journals there,
+/// where `scripts/kubernetes` keeps both.
+///
+/// # Panics
+/// If there is no second node.
+pub fn second_node_inside() -> (u32, PathBuf) {
+    let access = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
+    let folder = access.parent().and_then(Path::parent).unwrap();
+    let network = std::fs::read_to_string(folder.join("netns-2")).unwrap();
+    let is_there = |pid: &u32| {
+        let found = std::fs::read_link(format!("/proc/{pid}/ns/net"));
+        found.is_ok_and(|found| found == Path::new(network.trim()))
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    (pids.find(is_there).unwrap(), folder.join("second/tare/runs"))
+}
+
+/// Sets a label of a node, until this is dropped.
+#[derive(Debug)]
+pub struct Label {
+    node: String,
+    name: &'static str,
+}
+
+impl Label {
+    /// # Panics
+    /// If the API server refuses it.
+    pub fn set(node: &str, name: &'static str, value: &str) -> Self {
+        let (code, answer) = label(node, name, &format!("\"{value}\""));
+        assert!(code < 300, "{code} {answer}");
+        Self { node: node.into(), name }
+    }
+}
+
+impl Drop for Label {
+    fn drop(&mut self) {
+        label(&self.node, self.name, "null");
+    }
+}
+
+/// Changes a label to a value of JSON.
+fn label(node: &str, name: &str, value: &str) -> (u16, String) {
+    let change = format!("{{\"metadata\":{{\"labels\":{{\"{name}\":{value}}}}}}}");
+    answer("PATCH", &format!("/api/v1/nodes/{node}"), &change)
 }
 
 /// Sends a request with a body of JSON to the API server, as the user of KUBECONFIG in the form

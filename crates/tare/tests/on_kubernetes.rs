@@ -9,12 +9,16 @@
 #[path = "on_kubernetes/attached.rs"]
 mod attached;
 mod common;
+#[path = "on_kubernetes/hosts.rs"]
+mod hosts;
 #[path = "on_kubernetes/kills.rs"]
 mod kills;
 #[path = "on_kubernetes/loaders.rs"]
 mod loaders;
 #[path = "on_kubernetes/rights.rs"]
 mod rights;
+#[path = "on_kubernetes/selected.rs"]
+mod selected;
 
 use std::fs;
 use std::io::Read;

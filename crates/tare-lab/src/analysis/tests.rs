@@ -101,6 +101,7 @@ pub(super) fn record() -> Record {
             budget_part: None,
             runtime_controls: Vec::new(),
             loaders: Vec::new(),
+            loader_selectors: Vec::new(),
             hosts: Vec::new(),
             access: None,
         },

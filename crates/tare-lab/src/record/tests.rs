@@ -74,6 +74,7 @@ fn study() -> Study {
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
+        loader_selectors: Vec::new(),
         hosts: Vec::new(),
         access: None,
     }

@@ -13,15 +13,16 @@ use crate::environment::INSTANCES;
 
 /// The key of `[system]`.
 pub(super) const KEY: &str = "hosts";
-/// The most hosts of a system: each has a thread and a connection of ssh here.
+/// The most hosts of a system: each has a thread and a connection here.
 pub const HOSTS_MAX: usize = 64;
 
-/// A host that runs an instance of the system. As text: `ssh:db1`, or `ssh:db1=10.0.0.5`.
+/// A host that runs an instance of the system. As text: `ssh:db1`, `kubernetes:node1`, or with an
+/// address `ssh:db1=10.0.0.5`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemHost {
     pub host: HostAddress,
     /// The address at which clients and the other instances reach the instance. `None`: the one by
-    /// which ssh reached the host.
+    /// which ssh reached the host, or the one of the node in its cluster.
     pub address: Option<Ipv4Addr>,
 }
 
@@ -34,8 +35,8 @@ pub enum SystemHostError {
     Address { host: HostAddress, text: String },
     #[error("{host} needs its address for the other hosts; write {host}=10.0.0.5")]
     NoAddress { host: HostAddress },
-    #[error("{host} cannot run an instance of a system; write ssh:HOST")]
-    Way { host: HostAddress },
+    #[error("pod:{node} only loads a system; write kubernetes:{node} for its node")]
+    Pod { node: String },
 }
 
 /// Why a system cannot run on these hosts.
@@ -107,8 +108,8 @@ impl FromStr for SystemHost {
         match (&host, address) {
             // This host has several addresses, and ssh chooses none of them.
             (HostAddress::Local, None) => Err(SystemHostError::NoAddress { host }),
-            (HostAddress::Remote(RemoteAddress::Node(_) | RemoteAddress::Pod(_)), _) => {
-                Err(SystemHostError::Way { host })
+            (HostAddress::Remote(RemoteAddress::Pod(node)), _) => {
+                Err(SystemHostError::Pod { node: node.to_string() })
             }
             _ => Ok(Self { host, address }),
         }
@@ -177,6 +178,9 @@ mod tests {
         check("local", Err("local=10.0.0.5"));
         check("ssh:db1=db1", Err("not an IPv4 address of ssh:db1"));
         check("db1", Err("it has no kind"));
+        check("kubernetes:n1", Ok(None));
+        check("kubernetes:prod/n1=10.0.0.5", Ok(Some("10.0.0.5")));
+        check("pod:n1", Err("write kubernetes:n1 for its node"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use crate::cpus::CpuSpec;
 pub use connection::{AccessSpec, ClientConnection, Compression, LoginSpec, PasswordSource};
 pub use hosts::{HOSTS_MAX, HostsError, SystemHost, SystemHostError};
 pub use load::{Climb, ClimbEnd, ClimbStep, LoadCpus, LoadSize, Saturate, scale_load};
-pub use loaders::{LOADERS_MAX, LoaderSpec};
+pub use loaders::{LOADERS_MAX, LoaderSelector, LoaderSpec, SelectedLoadersError};
 pub use parse::{defaults, parse, parse_quick, workload_files};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use runtimes::runtime_control;
@@ -79,6 +79,10 @@ pub struct Study {
     /// The hosts that load the system together. Empty: the client of this host does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaders: Vec<LoaderSpec>,
+    /// Loaders whose nodes are not known yet ([`Study::place_loaders`]). A record has their nodes
+    /// instead.
+    #[serde(skip)]
+    pub loader_selectors: Vec<LoaderSelector>,
     /// The hosts of the system, each with one instance. Empty: this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<SystemHost>,

@@ -13,7 +13,7 @@ use super::attach::{self, Around};
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
 use super::connection;
 use super::hosts::{self, SystemHost};
-use super::loaders::{self, LoaderSpec};
+use super::loaders;
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
     AutoWindow, BadSlo, ClientConnection, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart,
@@ -180,12 +180,13 @@ fn read(
         let item = tables[position].need("name")?;
         return Err(item.bad_value("the baseline's second copy (A/A control) has this name"));
     }
-    let loaders = loaders::read(&root, source)?;
-    let is_elsewhere = !loaders.is_empty() || !hosts.is_empty();
+    let (loaders, loader_selectors) = loaders::read(&root, source)?;
+    let loaders_min = loaders.len() + loader_selectors.len();
+    let is_elsewhere = loaders_min > 0 || !hosts.is_empty();
     let around =
         Around { environments: &environments, schedule: &schedule, system: &system, is_elsewhere };
     attach::check(&root.tables("environment", environments::KEYS)?, &around)?;
-    let workloads = workloads(&root, source, driver, vocabulary, &loaders)?;
+    let workloads = workloads(&root, source, driver, vocabulary, loaders_min)?;
     let access = connection::access(&root, &environments, &workloads)?;
     let workload_names: Vec<String> = workloads.iter().map(|one| one.name.clone()).collect();
     let published = published::read(&root, &names, &workload_names)?;
@@ -204,6 +205,7 @@ fn read(
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders,
+        loader_selectors,
         hosts,
         access,
     })
@@ -481,7 +483,7 @@ fn workloads(
     source: Source<'_>,
     driver: &KnownPart,
     vocabulary: &Vocabulary,
-    loaders: &[LoaderSpec],
+    loaders: usize,
 ) -> Result<Vec<WorkloadSpec>, StudyError> {
     let own_words = !driver.options.is_empty();
     let own_keys =

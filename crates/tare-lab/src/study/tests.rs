@@ -824,7 +824,7 @@ fn refuses_invalid_loaders() {
         "[schedule]",
         &one("host = \"load1\""),
         r#"
-s.toml:4:8: "load1" is no valid value for "host": it has no kind; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT, kubernetes:NODE or pod:NODE
+s.toml:4:8: "load1" is no valid value for "host": it has no kind; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT, kubernetes:NODE, pod:NODE or pods:LABEL=VALUE
   |
 4 | host = "load1"
   |        ^^^^^^^
@@ -860,6 +860,16 @@ s.toml:5:11: "address" must be an IP address such as "10.0.0.5", not a text
   |           ^^^^^^
 "#,
     );
+    check(
+        "[schedule]",
+        &one("host = \"ssh:a\"\ncount = 2"),
+        r#"
+s.toml:5:9: 2 is no valid value for "count": only a selector of nodes (pods:LABEL=VALUE) has a count
+  |
+5 | count = 2
+  |         ^
+"#,
+    );
     let text = GOOD.replace("[schedule]", &one("[[loader]]"));
     let error = parse(&text, "s.toml", &vocabulary()).unwrap_err().to_string();
     assert!(error.contains("\"host\""), "{error}");
@@ -875,6 +885,32 @@ fn every_loader_gets_a_part_of_the_workload() {
         assert!(error.contains("is 1; it must be at least 2, one for each loader"), "{error}");
         read(&text(2));
     }
+}
+
+/// The nodes of a selector are known after the study was read.
+#[test]
+fn selectors_become_loaders() {
+    let loaders =
+        "[[loader]]\nhost = \"pod:n2\"\n[[loader]]\nhost = \"pods:a=b\"\ncpus = \"1\"\ncount = 3\n";
+    let two = GOOD.replace("[schedule]", &format!("{loaders}[schedule]"));
+    let mut study = read(&two);
+    assert_eq!(study.loader_selectors.len(), 1);
+    let place = |study: &mut Study| {
+        study.place_loaders(|selector| {
+            assert_eq!((selector.nodes.labels(), selector.count), ("a=b", Some(3)));
+            Ok::<_, StudyError>(["n1", "n2", "n3"].map(|name| selector.nodes.node(name)).to_vec())
+        })
+    };
+    place(&mut study).unwrap();
+    let names: Vec<String> = study.loaders.iter().map(LoaderSpec::name).collect();
+    assert_eq!(names, ["pod:n2", "pod:n1", "pod:n3"], "a node has one loader");
+    assert_eq!(study.loaders[2].cpus, Some("1".parse().unwrap()));
+    assert!(study.loader_selectors.is_empty());
+    study.check_placed_loaders().unwrap();
+    let mut few = read(&two.replace("write_share = 1", "connections = 2"));
+    place(&mut few).unwrap();
+    let error = few.check_placed_loaders().unwrap_err().to_string();
+    assert!(error.contains("connections = 2 for 3 loaders; it must be at least 3"), "{error}");
 }
 
 #[test]

@@ -68,6 +68,7 @@ pub(crate) fn measure(
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
+        loader_selectors: Vec::new(),
         hosts: Vec::new(),
         access: None,
     };

@@ -1,21 +1,25 @@
 //! A campaign whose system runs on hosts of its own.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::anyhow;
-use tare_cluster::{Cluster, ClusterOptions};
+use tare_cluster::{Cluster, ClusterOptions, Kubeconfig, ReachedHost};
 use tare_env::EnvironmentFactory;
+use tare_kube::AccountUse;
 use tare_lab::campaign::SystemHosts;
 use tare_lab::doubt::Doubt;
-use tare_lab::environment::CpuPlan;
+use tare_lab::environment::{CpuPlan, EnvironmentSpec};
+use tare_lab::layer::Network;
 use tare_lab::record::HostFact;
-use tare_lab::study::Study;
-use tare_std::host_address::HostAddress;
+use tare_lab::study::{LoaderSpec, Study, SystemHost};
+use tare_std::host_address::RemoteAddress;
 
 use super::CampaignConfig;
 use crate::exit::{Exit, ExitWith};
-use crate::remote_run::Connections;
-use crate::stream::warn;
+use crate::remote_run::{Connected, Connections, Place};
+use crate::run_server;
+use crate::stream::{say, warn};
 
 /// Refuses what a study cannot have on several hosts.
 pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
@@ -51,6 +55,32 @@ pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
         ))
         .exit_with(Exit::Input);
     }
+    let is_no_node =
+        |host: &&SystemHost| !matches!(host.host.remote(), Some(RemoteAddress::Node(_)));
+    if let Some(spec) = study.environments.iter().find(|spec| is_pod(spec))
+        && let Some(host) = study.hosts.iter().find(is_no_node)
+    {
+        return Err(anyhow!(
+            "environment {:?} is a pod, and {} is not reached as a node of a cluster; write \
+             kubernetes:NODE, or leave the environment out",
+            spec.name,
+            host.host
+        ))
+        .exit_with(Exit::Input);
+    }
+    let is_outside =
+        |loader: &&LoaderSpec| matches!(loader.host.remote(), Some(RemoteAddress::Ssh(_)));
+    if let Some(spec) = study.environments.iter().find(|spec| has_pod_network(spec))
+        && let Some(loader) = study.loaders.iter().find(is_outside)
+    {
+        return Err(anyhow!(
+            "environment {:?} has the network of pods, which the loader {} outside of the cluster does not \
+             reach; write pod:NODE, or network = \"host\"",
+            spec.name,
+            loader.host
+        ))
+        .exit_with(Exit::Input);
+    }
     if config.samples.as_ref().is_some_and(|options| options.stacks) {
         return Err(anyhow!(
             "--stacks samples this host only, and the system runs on {}",
@@ -59,6 +89,14 @@ pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
         .exit_with(Exit::Input);
     }
     Ok(())
+}
+
+fn is_pod(spec: &EnvironmentSpec) -> bool {
+    spec.runtime.kind() == "kubernetes"
+}
+
+fn has_pod_network(spec: &EnvironmentSpec) -> bool {
+    is_pod(spec) && spec.network != Network::Host
 }
 
 fn names(study: &Study) -> String {
@@ -77,18 +115,89 @@ pub(super) fn open(
     if config.study.hosts.is_empty() {
         return Ok(None);
     }
-    let connections = Connections::open(state)?;
+    let (study, connections) = (&config.study, Connections::open(state)?);
+    let reached: Vec<anyhow::Result<ReachedHost>> = std::thread::scope(|scope| {
+        let reach = |host| reach(host, study, &connections);
+        let start = |host| scope.spawn(move || reach(host));
+        let threads: Vec<_> = study.hosts.iter().map(start).collect();
+        let lost = || Err(anyhow!("a thread panicked"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    });
+    let mut reached = reached.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    // A connection ends when it is not used for a minute, and others may have taken longer.
+    for (host, _) in reached.iter_mut().filter_map(|one| one.there.as_mut()) {
+        if host.check().is_err() {
+            *host = host.again(connections.directory()).exit_with(Exit::Host)?;
+        }
+    }
     let options = ClusterOptions {
-        study: &config.study,
+        study,
         plan,
         destroy: &config.destroy,
         program: &crate::own_program()?,
         state,
-        directory: connections.directory(),
+        hosts: &reached,
         run: factory.run(),
     };
     let cluster = Cluster::open(&options).exit_with(Exit::Host)?;
     Ok(Some((connections, cluster)))
+}
+
+/// Connects to a host of the system and copies the program there, unless it is this host.
+fn reach(
+    host: &SystemHost,
+    study: &Study,
+    connections: &Connections,
+) -> anyhow::Result<ReachedHost> {
+    let Some(address) = host.host.remote() else {
+        return Ok(ReachedHost { there: None, address: None, is_here: true, kubeconfig: None });
+    };
+    say(&format!("connecting to {address}"));
+    let Connected { host, program, .. } = connections.connect(address)?;
+    let view = connections.view(address)?;
+    if view.place == Place::SameMachine {
+        say(&format!(
+            "the node of {address} is on this machine, so it shares CPUs, memory and kernel with \
+             this one; a node on another machine does not"
+        ));
+    }
+    let dialled_here = study.environments.iter().find(|spec| has_pod_network(spec));
+    if let Some(spec) =
+        dialled_here.filter(|_| study.loaders.is_empty() && view.address_here.is_none())
+    {
+        return Err(anyhow!(
+            "environment {:?} has the network of pods, which this host outside of the cluster does not \
+             reach; add [[loader]] host = \"pod:NODE\", or take the command to a node with --on",
+            spec.name
+        ))
+        .exit_with(Exit::Host);
+    }
+    let kubeconfig = match study.environments.iter().any(is_pod) {
+        true => pod_access(connections, address)?,
+        false => None,
+    };
+    Ok(ReachedHost {
+        kubeconfig,
+        there: Some((host, program.path)),
+        address: view.address.and_then(|address| match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(address) => address.to_ipv4_mapped(),
+        }),
+        is_here: view.place == Place::Here,
+    })
+}
+
+/// Returns the access with which the agent of a node makes pods: that of this run, if it has one by
+/// `--on`, else an account for it.
+fn pod_access(
+    connections: &Connections,
+    address: &RemoteAddress,
+) -> anyhow::Result<Option<Kubeconfig>> {
+    if let Some(text) = run_server::kubeconfig()? {
+        return Ok(Some(Kubeconfig(text)));
+    }
+    let account = connections.account(address, AccountUse::MakePods)?;
+    Ok(account.map(|(_, text)| Kubeconfig(text)))
 }
 
 /// Returns the environments that a host cannot run, with the reasons.
@@ -97,8 +206,17 @@ pub(super) fn open(
 /// If one of them is not optional.
 pub(super) fn left_out(cluster: &Cluster, study: &Study) -> anyhow::Result<Vec<(String, String)>> {
     let mut left_out = Vec::new();
+    let here = cluster.hosts().iter().find(|host| host.is_here);
     for (spec, reason) in study.environments.iter().zip(cluster.check(&study.environments)?) {
-        match reason {
+        let is_published = !is_pod(spec) && spec.network != Network::Host;
+        let unreached = here.filter(|_| is_published).map(|host| {
+            format!(
+                "{} is this host, whose own packets do not pass the rules that publish a port at its \
+                 address; write network = \"host\", or run the command on another machine",
+                host.name
+            )
+        });
+        match reason.or(unreached) {
             None => {}
             Some(reason) if spec.optional => left_out.push((spec.name.clone(), reason)),
             Some(reason) => {
@@ -148,12 +266,11 @@ pub(super) fn doubts(cluster: &Cluster) -> Vec<Doubt> {
 }
 
 /// Returns what a campaign has to know about the hosts.
-pub(super) fn parts<'c>(cluster: &'c Cluster, study: &Study) -> SystemHosts<'c> {
-    let is_here = |host: &tare_lab::study::SystemHost| host.host == HostAddress::Local;
+pub(super) fn parts(cluster: &Cluster) -> SystemHosts<'_> {
     SystemHosts {
         instance_cpus: cluster.instance_cpus(),
         cpus: cluster.hosts().iter().map(|host| host.opened.plan.all.len()).sum(),
-        has_this: study.hosts.iter().any(is_here),
+        has_this: cluster.hosts().iter().any(|host| host.is_here),
         lost: Box::new(|| cluster.lost()),
     }
 }

@@ -15,6 +15,7 @@ use tare_lab::study::{LoaderSpec, Study};
 use tare_lab::system::Instances;
 use tare_remote::{RemoteError, RemoteHost, RemoteProcess};
 use tare_std::cpus::CpuSet;
+use tare_std::host_address::{HostAddress, RemoteAddress};
 
 use super::fit;
 use crate::exit::{Exit, ExitWith};
@@ -97,7 +98,9 @@ impl ConnectedLoaders {
         if study.loaders.is_empty() {
             return Ok(None);
         }
+        assert!(study.loader_selectors.is_empty(), "selectors are placed on nodes before");
         check(study).exit_with(Exit::Input)?;
+        say_shared_nodes(study);
         let connections = Connections::open(state)?;
         let connected: Vec<anyhow::Result<Option<RemoteLoader>>> = std::thread::scope(|scope| {
             let connect = |spec| RemoteLoader::connect(spec, &connections);
@@ -176,6 +179,24 @@ impl ConnectedLoaders {
         });
         let agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)> = agents.collect();
         MultiLoader::start(driver, client.speaks, client.access, agents).exit_with(Exit::Host)
+    }
+}
+
+/// Says which loaders are on nodes of the system.
+fn say_shared_nodes(study: &Study) {
+    let node = |host: &HostAddress| match host.remote() {
+        Some(RemoteAddress::Node(node) | RemoteAddress::Pod(node)) => Some(node.clone()),
+        Some(RemoteAddress::Ssh(_)) | None => None,
+    };
+    let nodes: Vec<_> = study.hosts.iter().filter_map(|one| node(&one.host)).collect();
+    let is_shared =
+        |loader: &&LoaderSpec| node(&loader.host).is_some_and(|one| nodes.contains(&one));
+    for loader in study.loaders.iter().filter(is_shared) {
+        say(&format!(
+            "loader {} is on a node of the system, so it shares CPUs, memory and kernel with its \
+             instance; a loader on another node does not",
+            loader.name()
+        ));
     }
 }
 

@@ -46,6 +46,7 @@ fn check_one(study: &Study, other: &OtherSystem) -> anyhow::Result<()> {
         driver: other.driver.clone(),
         workloads: vec![workload(other)],
         loaders: Vec::new(),
+        loader_selectors: Vec::new(),
         hosts: Vec::new(),
         access: None,
         ..study.clone()

@@ -194,7 +194,7 @@ pub(crate) fn measure_on_host(
             Some(cluster) => cluster.hosts().iter().all(|host| host.opened.accounts_are_exact),
             None => refreshed > 0,
         },
-        hosts: cluster.as_ref().map(|cluster| hosts::parts(cluster, &config.study)),
+        hosts: cluster.as_ref().map(|cluster| hosts::parts(cluster)),
         goal: config.goal.as_ref(),
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra);

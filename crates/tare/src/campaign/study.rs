@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow};
 use tare_lab::study::{self, KnownWorkload, Study};
 use tare_load::workload;
-use tare_std::host_address::HostAddress;
+use tare_std::loader_address::LoaderAddress;
 
 use crate::cli::Elsewhere;
 use crate::exit::{Exit, ExitWith};
@@ -23,7 +23,7 @@ pub(crate) fn read(name_or_path: &str, quick: bool) -> anyhow::Result<(Study, St
 pub(crate) fn read_with(
     name_or_path: &str,
     quick: bool,
-    loaders: &[HostAddress],
+    loaders: &[LoaderAddress],
 ) -> anyhow::Result<(Study, String)> {
     let mut text = text(name_or_path)?;
     for loader in loaders {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tare_report::fleet::Fleet;
 use tare_std::cpus::CpuSet;
-use tare_std::host_address::HostAddress;
 use tare_std::units::UnitError;
 
 use crate::exit::{self, Exit};
@@ -329,10 +328,10 @@ pub struct List {
 pub struct Doctor {
     #[command(flatten)]
     pub on: RunOn,
-    /// Only ask these loaders (ssh:HOST, pod:NODE) which load tools they have. Repeatable, or a
-    /// list with commas
-    #[arg(long = "loader", value_name = "HOST", value_delimiter = ',', conflicts_with = "on")]
-    pub loaders: Vec<HostAddress>,
+    /// Only ask these loaders (ssh:HOST, pod:NODE, pods:LABEL=VALUE) which load tools they have.
+    /// Repeatable, or a list with commas, whose last may be a selector
+    #[arg(long = "loader", value_name = "HOST", value_parser = LoaderList::parse, conflicts_with = "on")]
+    pub loaders: Vec<LoaderList>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -16,6 +16,7 @@ use super::report;
 use crate::campaign::{CampaignConfig, run, study};
 use crate::cli::{Annotate, Check};
 use crate::exit::{self, Exit, ExitWith};
+use crate::remote_run::place_loaders;
 use crate::terminal::style;
 use crate::{cleanup, live, signals, study_plan};
 
@@ -108,6 +109,7 @@ enum Measured {
 /// Runs the study until all budgets are decided or its time is over. Returns its record.
 fn measure(options: &Check, gate: &Rc<Gate>, state: &Path) -> anyhow::Result<(PathBuf, Measured)> {
     let (mut study, study_text) = study::read(&options.subject, options.quick)?;
+    place_loaders(&mut study, &[])?;
     study.add_runtime_controls();
     for budget in &options.budgets {
         check::places(&study, budget).exit_with(Exit::Usage)?;

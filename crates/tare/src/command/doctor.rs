@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tare_host::clean::Leftover;
 use tare_host::doctor::{self, Check, Verdict};
+use tare_std::loader_address::LoaderAddress;
 
 use crate::cli::Doctor;
 use crate::exit::{Exit, ExitWith};
 use crate::registry::HOUSEKEEPING;
-use crate::remote_run::{Connected, Connections};
+use crate::remote_run::{Connected, Connections, loader_hosts};
 
 /// A check as it is printed, and as a loader sends it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,9 +65,12 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
 
 /// Asks loaders which load tools they have.
 fn of_loaders(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let asked: Vec<LoaderAddress> =
+        options.loaders.iter().flat_map(|list| list.0.clone()).collect();
+    let hosts = loader_hosts(&asked)?;
     let connections = Connections::open(state)?;
     let mut all = Vec::new();
-    for loader in &options.loaders {
+    for loader in &hosts {
         let checks = match loader.remote() {
             None => load_tools(),
             Some(address) => {

@@ -14,6 +14,7 @@ use super::report;
 use crate::campaign::{CampaignConfig, cold, like, run, study, tuning};
 use crate::cli::Weigh;
 use crate::exit::Exit;
+use crate::remote_run::place_loaders;
 use crate::study_plan::{self, StudyPlan};
 use crate::{cleanup, inside, live, serve, signals};
 
@@ -60,12 +61,22 @@ fn dry_run(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let mut whole = read_study(options, options.quick, trace)?.0;
+    has_loaders_of(&mut whole, &config.study);
     whole.add_runtime_controls();
     study::limit(&mut whole, options.rounds, None);
     cold::choose_rows(&mut whole, &config.plan_options, state)?;
     // A study without a quick part is an error only for --quick.
-    let quick = read_study(options, true, trace).ok().map(|(part, _)| part);
+    let mut quick = read_study(options, true, trace).ok().map(|(part, _)| part);
+    if let Some(part) = &mut quick {
+        has_loaders_of(part, &config.study);
+    }
     StudyPlan::of(&mut config, &whole, quick.as_ref(), state)?.print(options.json, out)
+}
+
+/// Gives a part of a study the loaders that the study has on the nodes of its selectors.
+fn has_loaders_of(part: &mut Study, study: &Study) {
+    part.loaders.clone_from(&study.loaders);
+    part.loader_selectors.clear();
 }
 
 /// Runs the study inside a guest, and presents its record.
@@ -94,8 +105,8 @@ fn read_study(
     quick: bool,
     trace: Option<&Trace>,
 ) -> anyhow::Result<(Study, String)> {
-    let loaders = &options.loaders.loaders;
-    let (mut study, mut text) = study::read_with(&options.study, quick, loaders)?;
+    let loaders = options.loaders.all();
+    let (mut study, mut text) = study::read_with(&options.study, quick, &loaders)?;
     if let Some(trace) = trace {
         like::replace(&mut study, &mut text, trace)?;
     }
@@ -113,6 +124,7 @@ fn config(options: &Weigh, trace: Option<&Trace>) -> anyhow::Result<CampaignConf
         None => {
             let (mut study, text) = read_study(options, options.quick, trace)?;
             study::place(&mut study, &options.elsewhere)?;
+            place_loaders(&mut study, &[])?;
             study.add_runtime_controls();
             let seed = study::seed(options.seed, &mut study);
             (study, text, seed, Options::default())

@@ -11,6 +11,7 @@ mod command_line;
 mod connections;
 mod node;
 mod results;
+mod selected;
 mod several;
 mod terminal;
 mod watch;
@@ -35,6 +36,7 @@ use crate::{live, signals};
 pub(crate) use attach::run as attach;
 pub(crate) use connections::{Connected, Connections, user_state};
 pub(crate) use node::{NodeView, Place};
+pub(crate) use selected::{loader_hosts, place_loaders};
 
 use command_line::CommandLine;
 use watch::{Ending, View};
@@ -73,11 +75,16 @@ pub(crate) fn run(
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let study = study(command);
+    let mut study = study(command);
     let account_use = study.as_ref().and_then(account_use);
     if on.print_manifests {
+        if let Some(study) = &mut study {
+            place_loaders(study, &on.on)?;
+        }
         let loaders: Vec<NodeAddress> = study.iter().flat_map(loader_pods).collect();
-        return node::print(&on.on, &loaders, account_use.unwrap_or(AccountUse::MakePods), out);
+        let hosts: Vec<NodeAddress> = study.iter().flat_map(host_nodes).collect();
+        let account_use = account_use.unwrap_or(AccountUse::MakePods);
+        return node::print(&on.on, &hosts, &loaders, account_use, out);
     }
     if let Command::Clean(options) = command {
         return clean::run(options, state, out);
@@ -92,19 +99,20 @@ pub(crate) fn run(
 
 /// Returns the study of a command. What cannot be read is refused on the host.
 fn study(command: &Command) -> Option<Study> {
-    use crate::campaign::study::read_with;
+    use crate::campaign::study::{place, read_with};
     let read = match command {
         Command::Weigh(cli::Weigh { resume: Some(record), .. }) => {
             return report::read(record).ok().map(|record| record.study);
         }
         Command::Weigh(options) => {
-            read_with(&options.study, options.quick, &options.loaders.loaders)
+            let read = read_with(&options.study, options.quick, &options.loaders.all());
+            read.and_then(|(mut study, text)| {
+                place(&mut study, &options.elsewhere).map(|()| (study, text))
+            })
         }
         Command::Explain(options) => read_with(options.what(), false, &[]),
         Command::Tune(tune) => match &tune.command {
-            TuneCommand::Prove(options) => {
-                read_with(&options.study, false, &options.loaders.loaders)
-            }
+            TuneCommand::Prove(options) => read_with(&options.study, false, &options.loaders.all()),
             _ => return None,
         },
         _ => return None,
@@ -121,16 +129,28 @@ fn loader_pods(study: &Study) -> Vec<NodeAddress> {
     study.loaders.iter().filter_map(|loader| loader.host.remote().and_then(node)).collect()
 }
 
+/// Returns the nodes that are hosts of the system of a study.
+fn host_nodes(study: &Study) -> Vec<NodeAddress> {
+    let node = |address: &RemoteAddress| match address {
+        RemoteAddress::Node(node) => Some(node.clone()),
+        RemoteAddress::Ssh(_) | RemoteAddress::Pod(_) => None,
+    };
+    study.hosts.iter().filter_map(|one| one.host.remote().and_then(node)).collect()
+}
+
 /// Returns the account that the pods of a study need.
 fn account_use(study: &Study) -> Option<AccountUse> {
     let is_pod = |attach: &Attach| matches!(attach.target, AttachTarget::Pod { .. });
     let makes_pods = study.environments.iter().any(|one| one.runtime.kind() == "kubernetes");
     let is_in_cluster = |address: &RemoteAddress| !matches!(address, RemoteAddress::Ssh(_));
-    let remote = study.loaders.iter().filter_map(|loader| loader.host.remote());
-    match (makes_pods, remote.into_iter().any(is_in_cluster)) {
-        (true, true) => Some(AccountUse::MakePodsAndRunLoaders),
+    let mut loaders = study.loaders.iter().filter_map(|loader| loader.host.remote());
+    let reaches_nodes = !study.loader_selectors.is_empty()
+        || loaders.any(is_in_cluster)
+        || !host_nodes(study).is_empty();
+    match (makes_pods, reaches_nodes) {
+        (true, true) => Some(AccountUse::MakePodsAndReachNodes),
         (true, false) => Some(AccountUse::MakePods),
-        (false, true) => Some(AccountUse::RunLoaders),
+        (false, true) => Some(AccountUse::ReachNodes),
         (false, false) => study.attached().any(is_pod).then_some(AccountUse::ReadPods),
     }
 }
@@ -277,10 +297,11 @@ mod tests {
         for (name, hosts, expect) in [
             ("quick", &[][..], None),
             ("quick", &["ssh:load1"], None),
-            ("quick", &["pod:n2"], Some(AccountUse::RunLoaders)),
-            ("quick", &["ssh:load1", "kubernetes:n2"], Some(AccountUse::RunLoaders)),
+            ("quick", &["pod:n2"], Some(AccountUse::ReachNodes)),
+            ("quick", &["ssh:load1", "kubernetes:n2"], Some(AccountUse::ReachNodes)),
             ("kubernetes", &[], Some(AccountUse::MakePods)),
-            ("kubernetes", &["pod:n2"], Some(AccountUse::MakePodsAndRunLoaders)),
+            ("kubernetes", &["pod:n2"], Some(AccountUse::MakePodsAndReachNodes)),
+            ("quick", &["pods:role=load"], Some(AccountUse::ReachNodes)),
         ] {
             let read = crate::campaign::study::read_with(name, false, &loaders(hosts));
             let study = read.unwrap().0;
@@ -288,5 +309,9 @@ mod tests {
             let pods = hosts.iter().filter(|host| host.starts_with("pod:")).count();
             assert_eq!(loader_pods(&study).len(), pods);
         }
+        let mut study = crate::campaign::study::read("quick", false).unwrap().0;
+        study.hosts = ["ssh:db1", "kubernetes:n1"].map(|host| host.parse().unwrap()).to_vec();
+        assert_eq!(account_use(&study), Some(AccountUse::ReachNodes));
+        assert_eq!(host_nodes(&study).len(), 1);
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct EnteredNode {
 pub(crate) struct NodeView {
     /// The address of this host in the cluster, if it is a node of it.
     pub(crate) address_here: Option<IpAddr>,
+    /// Its own address in the cluster (`InternalIP`).
+    pub(crate) address: Option<IpAddr>,
     pub(crate) place: Place,
 }
 
@@ -42,8 +44,9 @@ pub(crate) enum Place {
     SameMachine,
 }
 
-fn access(address: &NodeAddress) -> anyhow::Result<Access> {
-    let found = match address.context() {
+/// Returns the user's access in a context; without one in the current context.
+pub(super) fn access(context: Option<&str>) -> anyhow::Result<Access> {
+    let found = match context {
         None => Access::find(),
         Some(context) => Access::find_in(context),
     };
@@ -59,7 +62,7 @@ impl EnteredNode {
         number: usize,
     ) -> anyhow::Result<Self> {
         let namespace = format!("{}-n{number}", journal.prefix());
-        let (address, access) = (address.clone(), access(node)?);
+        let (address, access) = (address.clone(), access(node.context())?);
         Ok(Self { address, node: node.clone(), access, namespace })
     }
 
@@ -84,8 +87,12 @@ impl EnteredNode {
     pub(super) fn view(&self) -> anyhow::Result<NodeView> {
         let cluster = Cluster::connect(&self.access).exit_with(Exit::Host)?;
         let node = cluster.node(self.node.node()).exit_with(Exit::Host)?;
+        let parse = |text: &String| text.parse().ok();
+        let address = node.address.as_ref().and_then(parse);
         let here = match cluster.node_here() {
-            Err(KubeError::NotANode { .. }) => return Ok(NodeView::default()),
+            Err(KubeError::NotANode { .. }) => {
+                return Ok(NodeView { address, ..NodeView::default() });
+            }
             here => here.exit_with(Exit::Host)?,
         };
         let place = match (here.name == node.name, node.shares_kernel()) {
@@ -93,8 +100,8 @@ impl EnteredNode {
             (false, true) => Place::SameMachine,
             (false, false) => Place::Elsewhere,
         };
-        let address_here = here.address.and_then(|address| address.parse().ok());
-        Ok(NodeView { address_here, place })
+        let address_here = here.address.as_ref().and_then(parse);
+        Ok(NodeView { address_here, address, place })
     }
 
     /// Creates an account for a command there, and returns it with its kubeconfig. The entry of the
@@ -130,10 +137,11 @@ impl EnteredNode {
     }
 }
 
-/// Prints what would be created in the clusters of these nodes, for them and for loaders, and the
-/// rights that it takes.
+/// Prints what would be created in the clusters of these nodes, for them, for the hosts of a system
+/// and for loaders, and the rights that it takes.
 pub(super) fn print(
     addresses: &[RemoteAddress],
+    hosts: &[NodeAddress],
     loaders: &[NodeAddress],
     account_use: AccountUse,
     out: &mut dyn Write,
@@ -147,9 +155,13 @@ pub(super) fn print(
             let why = format!("{address} is no node of a cluster; leave out --print-manifests");
             return Err(anyhow!(why)).exit_with(Exit::Usage);
         };
-        let cluster = Cluster::connect(&access(address)?).exit_with(Exit::Host)?;
+        let cluster = Cluster::connect(&access(address.context())?).exit_with(Exit::Host)?;
         let manifests = cluster.node_pod_manifests(address.node(), account_use);
         manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;
+        for host in hosts {
+            let manifests = cluster.host_pod_manifests(host.node());
+            manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;
+        }
         for loader in loaders {
             let manifests = cluster.loader_pod_manifests(loader.node());
             manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;

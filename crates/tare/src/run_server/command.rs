@@ -1,5 +1,6 @@
 //! Becomes the command of a run.
 
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -35,6 +36,21 @@ pub(super) fn become_command(directory: &Path, parent: u32) -> anyhow::Result<()
     }
     Err(command.args(&spec.arguments).env(VARIABLE, directory).exec())
         .context("cannot start the command")
+}
+
+/// Returns the access to the cluster that came with this command; `None` without `--on` or without
+/// an access.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn kubeconfig() -> anyhow::Result<Option<String>> {
+    let Some(directory) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let path = Path::new(&directory).join(session::KUBECONFIG);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&path);
+    text.map(Some).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Returns how the command came to this host, as facts for a record; none without `--on`.

@@ -24,7 +24,7 @@ use tare_host::housekeeping::Housekeeping;
 use crate::cli::{RunServer, RunServerTask};
 use crate::exit::Exit;
 
-pub(crate) use command::facts;
+pub(crate) use command::{facts, kubeconfig};
 pub(crate) use files::Packer;
 pub(crate) use frame::{Frame, Kind, read_frame, write_frame};
 pub(crate) use programs::ProgramCopy;

@@ -1,6 +1,6 @@
 //! `kill -9` at random moments of a study with pods, containers and processes on a node, then
 //! `tare clean` and `tare clean --on`: nothing is left on the node, here and in the API, and what
-//! was measured is here.
+//! was measured is here. In a cluster of two nodes a pod on the second one loads the system.
 //!
 //! `TARE_KILLS` sets how often; `cargo xtask kill --kubernetes --times 20` sets it, and
 //! `TARE_KILLS_SEED` gives the same moments again.
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Child;
 
 use tare_testkit::host_state::left_of_run;
+use tare_testkit::kubernetes::second_node_if_any;
 
 use super::*;
 
@@ -62,13 +63,13 @@ pub(super) fn harness(study: &str) -> Vec<u32> {
 }
 
 /// Returns the runs that have a journal in a directory.
-fn runs(folder: &Path) -> BTreeSet<String> {
+pub(super) fn runs(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter_map(|name| name.strip_suffix(".journal").map(String::from)).collect()
 }
 
-/// Returns the cgroups of pods of the node, and the folder of profiles, which its kubelet has not.
+/// Returns the cgroups of pods of the nodes, and the folder of profiles, which its kubelet has not.
 fn left_by_pods() -> Vec<String> {
     let find = ["/sys/fs/cgroup", "-type", "d", "-path", "*/kubepods/*pod*"];
     let groups = Command::new("find").args(find).output().unwrap().stdout;
@@ -174,6 +175,8 @@ fn kills_at_random_moments_leave_nothing() {
     let times = variable("TARE_KILLS").unwrap_or(KILLS);
     let study = format!("killed-{}.toml", std::process::id());
     let text = STUDY.replace("ROUNDS", "100000").replace("[[workload]]", ENVIRONMENTS);
+    let loader = second_node_if_any().map(|node| format!("[[loader]]\nhost = \"pod:{node}\"\n"));
+    let text = text + &loader.unwrap_or_default();
     fs::write(case.here.path().join(&study), text).unwrap();
     let victims = [Victim::Harness, Victim::Harness, Victim::Command, Victim::Both];
     eprintln!("{times} kills, seed {seed}");

@@ -176,14 +176,16 @@ fn clean_on_the_node_removes_the_loader_of_a_killed_harness() {
     case.run(&["clean", "--programs"]);
 }
 
-/// A pod that is deleted while it loads ends the study with one line, and nothing stays.
+/// A pod that is deleted while it loads ends the study with one line, and nothing stays. The study
+/// goes on with another pod, from what was measured.
 #[test]
-fn deleted_loader_ends_the_study() {
-    let test = "loaders::deleted_loader_ends_the_study";
+fn deleted_loader_ends_the_study_which_resumes() {
+    let test = "loaders::deleted_loader_ends_the_study_which_resumes";
     let Some(case) = Case::start(test) else { return };
     write_study(&case, 100_000, &case.node, &ENVIRONMENTS[..2]);
     let mut command = tare();
-    command.arg("--state").arg(case.here.path().join("state")).args(["weigh", "small.toml"]);
+    command.arg("--state").arg(case.here.path().join("state"));
+    command.args(["weigh", "small.toml", "-o", "small.tare"]);
     let errors = case.here.path().join("said");
     command.current_dir(case.here.path()).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(fs::File::create(&errors).unwrap()).spawn().unwrap();
@@ -204,14 +206,30 @@ fn deleted_loader_ends_the_study() {
     let [line] = lines[..] else { panic!("{said}") };
     assert!(line.contains(&format!("pod:{}", case.node)), "{line}");
     assert!(line.contains("its pod does not run any more"), "{line}");
+    assert!(line.contains("--resume"), "{line}");
+    case.assert_clean();
+    let measured = || -> Vec<Value> {
+        let record = case.record("small.tare");
+        let slices = record["slices"].as_array().unwrap().iter();
+        slices.filter(|slice| slice["void"].is_null()).cloned().collect()
+    };
+    let before = measured();
+    let last = before.iter().filter_map(|slice| slice["block"].as_u64()).max().unwrap();
+    let rounds = (last + 3).to_string();
+    let resumed = case.run_here(&["weigh", "--resume", "small.tare", "--rounds", &rounds]);
+    let said = stderr(&resumed);
+    assert!(resumed.status.success(), "{said}");
+    let after = measured();
+    assert_eq!(after[..before.len()], before, "{said}");
+    assert!(after.len() > before.len(), "{} slices, then {}: {said}", before.len(), after.len());
     case.assert_clean();
 }
 
 /// A node that has no kubelet, as the API knows it. Dropping it removes it.
-struct Named(&'static str);
+pub(super) struct Named(&'static str);
 
 impl Named {
-    fn create(name: &'static str, is_ready: bool) -> Self {
+    pub(super) fn create(name: &'static str, is_ready: bool) -> Self {
         let node = json!({ "metadata": { "name": name } });
         request("POST", "/api/v1/nodes", &node.to_string());
         if is_ready {

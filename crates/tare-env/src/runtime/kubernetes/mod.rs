@@ -26,7 +26,9 @@
 //! Freezing is by signal, because a kubelet cannot end a frozen container.
 //!
 //! Several instances are as many pods, started one after the other. In the pods' own network each
-//! learns its address from the kubelet, and those of the ones before it from Tare.
+//! learns its address from the kubelet, and those of the ones before it from Tare. On several
+//! nodes each node's agent starts its own; in the network of the nodes they have the addresses of
+//! these.
 //!
 //! Loaders on other hosts have to be in the cluster, where they reach pods as the client does. In
 //! the node's network a pod then listens at the address at which they see this host.
@@ -167,7 +169,7 @@ fn find() -> Result<Found, Unavailable> {
             text.split_once("; ").unwrap_or((&text, "see docs/guides/kubernetes.md"));
         missing(why.to_string(), remedy)
     };
-    let access = Access::find().map_err(failed)?;
+    let access = crate::kubernetes::access().map_err(failed)?;
     let cluster = Cluster::connect(&access).map_err(failed)?;
     let node = cluster.node_here().map_err(failed)?;
     let image = node.pause_image().map(str::to_owned).ok_or_else(|| {
@@ -296,7 +298,8 @@ fn check(
         let why = "the kubelet makes an emptyDir on its own file system";
         return refuse("storage", spec.storage.to_string(), why);
     }
-    let is_several = context.slot().count() > 1;
+    let is_among_hosts = context.slot().peers().is_some();
+    let is_several = context.slot().count() > 1 || is_among_hosts;
     if is_several && layers.network.is_of_pods() {
         let why = "clients of several instances dial the pods themselves; write bridge or host";
         return refuse("network", layers.network.to_string(), why);
@@ -305,15 +308,12 @@ fn check(
         let why = "clients of several instances dial the systems themselves; write idle or none";
         return refuse("sidecar", spec.sidecar.to_string(), why);
     }
-    if context.slot().peers().is_some() {
-        let why = "instances on several hosts are no pods";
-        return refuse("runtime", spec.runtime.to_string(), why);
-    }
     if !context.reaches_pods() {
         let why = "a loader outside of the cluster does not reach pods; name loaders as pod:NODE";
         return refuse("runtime", spec.runtime.to_string(), why);
     }
-    if is_several && context.reach().is_some() && layers.network == Network::Host {
+    let on_one_node = is_several && !is_among_hosts;
+    if on_one_node && context.reach().is_some() && layers.network == Network::Host {
         let why =
             "loaders elsewhere dial several instances at addresses of their own; write bridge";
         return refuse("network", layers.network.to_string(), why);

@@ -58,7 +58,9 @@ impl Pod {
             profile.provide(journal)?;
         }
         let host = self.layers.network == Network::Host;
-        let reached = if host {
+        let reached = if let (true, Some(peers)) = (host, context.slot().peers()) {
+            SocketAddrV4::new(peers.own, launch.port.unwrap_or(peers.port))
+        } else if host {
             let linked = client.link(journal, context.slot().number(), None)?;
             let address = context.reach().map_or(linked, Reach::address);
             let free = || match (launch.port, self.spec.sidecar) {
@@ -228,8 +230,12 @@ impl Pod {
     /// the pod's own, which nobody knows before the pod is there.
     fn addresses(&self, listen: SocketAddrV4) -> (SystemAddresses, Option<Ipv4Addr>) {
         let slot = self.context.slot();
-        if slot.count() == 1 {
+        if slot.count() == 1 && slot.peers().is_none() {
             return (listen.into(), None);
+        }
+        if let (Network::Host, Some(peers)) = (self.layers.network, slot.peers()) {
+            let (advertised, nodes) = (peers.own, NodeAddresses::of_hosts(peers));
+            return (SystemAddresses { listen, advertised, nodes }, None);
         }
         if self.layers.network == Network::Host {
             let nodes = NodeAddresses::on_loopback(listen.port(), slot);

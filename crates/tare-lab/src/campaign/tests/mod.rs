@@ -84,6 +84,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
+        loader_selectors: Vec::new(),
         hosts: Vec::new(),
         access: None,
     }

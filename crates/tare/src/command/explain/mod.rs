@@ -20,6 +20,7 @@ use super::report;
 use crate::campaign::{CampaignConfig, attached, cold, cpu_plan, derived, run, space, study};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
+use crate::remote_run::place_loaders;
 use crate::study_plan::{StudyPlan, check_writes};
 use crate::terminal::style;
 use crate::{cleanup, inside, live, serve, signals, studies};
@@ -80,6 +81,7 @@ fn plan_over(record: &Record, arguments: &Explain) -> anyhow::Result<Plan> {
 fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(live::restore)?;
     let (mut study, original) = study::read(arguments.what(), arguments.quick)?;
+    place_loaders(&mut study, &[])?;
     attached::refuse(&study, "tare explain")?;
     cold::choose_rows(&mut study, &tare_tune::plan::Options::default(), state)?;
     let seed = study::seed(arguments.seed, &mut study);

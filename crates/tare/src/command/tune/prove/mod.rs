@@ -22,6 +22,7 @@ use crate::campaign::{CampaignConfig, attached, cold, cpu_plan, run, study};
 use crate::cli::TuneProve;
 use crate::command::report;
 use crate::exit::{Exit, ExitWith};
+use crate::remote_run::place_loaders;
 use crate::{cleanup, live, serve, signals};
 
 pub(crate) fn run(
@@ -33,8 +34,9 @@ pub(crate) fn run(
         return Err(FactoryError::NoRoot).exit_with(Exit::Host);
     }
     let stop = signals::stop_flag_with(live::restore)?;
-    let asked = &arguments.loaders.loaders;
-    let (mut study, original) = study::read_with(&arguments.study, false, asked)?;
+    let asked = arguments.loaders.all();
+    let (mut study, original) = study::read_with(&arguments.study, false, &asked)?;
+    place_loaders(&mut study, &[])?;
     attached::refuse(&study, "tare tune prove")?;
     let seed = study::seed(arguments.seed, &mut study);
     // What a killed run left behind would disturb the measurement.
