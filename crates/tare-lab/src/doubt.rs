@@ -162,6 +162,7 @@ impl Doubt {
     pub fn text(&self) -> String {
         let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
         match self {
+            Self::NoPollingAccount { .. } => self.load_text(),
             Self::Steal { share } => {
                 format!("{} of the CPU time was stolen by the hypervisor", percent(share))
             }
@@ -191,9 +192,6 @@ impl Doubt {
             Self::BackgroundWork { work, share: None } => format!("background work ran: {work}"),
             Self::BackgroundWork { work, share: Some(share) } => {
                 format!("background work took {} of the time: {work}", percent(share))
-            }
-            Self::NoPollingAccount { reason } => {
-                format!("the system polls, and how much of its CPU time was work is unknown: {reason}")
             }
             Self::ReadsNotFromDisk { asked_share, found_share } => format!(
                 "{} of the reads came from disk, not {} as the study asks",
@@ -284,6 +282,11 @@ impl Doubt {
                 format!(
                     "{} of the speed of the link the load used: throughput is the link's",
                     percent(share)
+                )
+            }
+            Self::NoPollingAccount { ref reason } => {
+                format!(
+                    "the system polls, and how much of its CPU time was work is unknown: {reason}"
                 )
             }
             Self::NoCardInPath { ref loader, ref what } => {
@@ -408,9 +411,6 @@ impl Doubt {
                 "user code runs at full speed, system calls many times slower; use a host where KVM \
                  boots a guest (`tare doctor` checks)"
             }
-            Self::NotSteady { .. } => {
-                "the figures may still drift; raise steadystate_limit, steadystate_rounds or lead_in"
-            }
             Self::CoordinatedOmission { .. } => {
                 "read these percentiles as lower bounds; use a driver that measures from the schedule"
             }
@@ -434,6 +434,7 @@ impl Doubt {
             | Self::LoaderSaturated { .. } => self.advice_for_hosts(),
             Self::EmptySlices { .. }
             | Self::NoPollingAccount { .. }
+            | Self::NotSteady { .. }
             | Self::StillWarming { .. }
             | Self::NotFrozen { .. } => self.advice_for_time(),
         }
@@ -445,6 +446,9 @@ impl Doubt {
             Self::NotFrozen { .. } => {
                 "what they do meanwhile, for other clients or in the background, is noise of all; \
                  give each its own CPUs, or measure one alone"
+            }
+            Self::NotSteady { .. } => {
+                "the figures may still drift; raise steadystate_limit, steadystate_rounds or lead_in"
             }
             Self::NoPollingAccount { .. } => {
                 "its CPU per operation is that of polling and is not compared; let Tare reach its \

@@ -48,6 +48,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod clock;
 mod error;
 pub mod pacing;
 mod protocol;
@@ -57,11 +58,11 @@ mod run;
 pub mod workload;
 
 pub use access::Access;
+pub use clock::now_ns as clock_ns;
 pub use error::LoadError;
 pub use protocol::dial::{QueryConnection, execute};
 pub use report::stats::{Recovered, Stats};
 pub use report::{LoadDoubt, LoadReport, histogram, log};
-pub use run::clock_ns;
 pub use run::engine::{self, LoadSpec};
 pub use run::load::{self, LoadConfig, run};
 pub use run::search;

@@ -124,7 +124,7 @@ fn without_metrics_no_cpu_cost_is_claimed() {
     let claims: Vec<&str> = verdicts.filter(|verdict| ["loss", "gain"].contains(verdict)).collect();
     assert!(claims.is_empty(), "{claims:?}");
     let page = bed.page();
-    assert!(page.contains("its busy time is unknown"), "the page says so");
+    assert!(page.contains("its busy time is unknown"), "the page has it");
     assert!(page.contains("prometheus_port = 0"), "and why");
 }
 

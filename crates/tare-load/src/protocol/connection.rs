@@ -32,7 +32,7 @@ pub(crate) struct Slot {
     pub(crate) sent_ns: u64,
     /// When this attempt was handed to the kernel; 0 before that.
     pub(crate) attempt_ns: u64,
-    /// When the kernel passed the request to the network device; 0 if it has not said so.
+    /// When the kernel passed the request to the network device; 0 if that is not known.
     pub(crate) left_ns: u64,
     pub(crate) operation: Operation,
     pub(crate) state: State,

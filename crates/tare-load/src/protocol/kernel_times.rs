@@ -24,7 +24,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use crate::run::clock::WallClock;
+use crate::clock::WallClock;
 
 /// `SO_EE_ORIGIN_TIMESTAMPING` of linux/errqueue.h.
 const ORIGIN_TIMESTAMPING: u8 = 4;
@@ -97,7 +97,7 @@ impl KernelTimes {
         Ok(message.bytes)
     }
 
-    /// When the kernel received the last packet, if it said so.
+    /// When the kernel received the last packet, if that is known.
     #[inline]
     pub(crate) fn received_ns(&self) -> Option<u64> {
         self.received_ns
@@ -168,7 +168,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::run::clock;
+    use crate::clock;
 
     #[test]
     fn times_of_sends_and_receipts_lie_between_those_of_the_client() {

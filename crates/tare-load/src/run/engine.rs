@@ -15,6 +15,7 @@ use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 use tare_std::cpus::CpuSet;
 
 use crate::access::{self, Access, Host, Protocol, Recovery};
+use crate::clock;
 use crate::error::LoadError;
 use crate::pacing::{Pace, Pacer};
 use crate::protocol::cluster::Cluster;
@@ -23,7 +24,6 @@ use crate::protocol::dial::Dialer;
 use crate::protocol::key_value;
 use crate::protocol::request::Job;
 use crate::report::stats::Stats;
-use crate::run::clock;
 use crate::run::gather::StatsMerger;
 use crate::run::redial::{ConnectionSpec, Redialer};
 pub use crate::run::worker::Edge;

@@ -1,8 +1,6 @@
 //! Loads as they run: threads that send and receive, one load with its report, and the search for
 //! the highest rate.
 
-pub(crate) mod clock;
-pub use clock::now_ns as clock_ns;
 pub mod engine;
 mod gather;
 pub mod load;

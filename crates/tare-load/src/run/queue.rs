@@ -9,10 +9,10 @@ use rustix::time::{
     timerfd_settime,
 };
 
+use crate::clock;
 use crate::error::LoadError;
 use crate::pacing::WakeEarly;
 use crate::protocol::connection::Connection;
-use crate::run::clock;
 
 /// The token of the timer. Tokens of connections are their indices.
 const TIMER: u64 = u64::MAX;

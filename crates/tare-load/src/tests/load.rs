@@ -103,7 +103,7 @@ fn times_of_the_kernel_are_within_those_of_the_client() {
         let times = report.in_kernel.as_ref().expect("they were wanted");
         assert!(times.service.count > 0 && report.errors.is_empty(), "{report:?}");
         assert_eq!(times.service.count + times.missing, report.service.count, "{report:?}");
-        // A request leaves after it is handed over, and an answer comes before it is seen.
+        // A request leaves after the kernel has taken it, and an answer comes before it is seen.
         if times.missing == 0 {
             assert!(times.service.mean_ns < report.service.mean_ns, "{report:?}");
         }

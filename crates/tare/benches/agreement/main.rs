@@ -5,8 +5,8 @@
 //! rows of 300 bytes.
 //!
 //! 1. The capture (see `capture`): service times of the same operations on the wire, beside those
-//!    by the client's clock and, in a second run, by the kernel's times (`--kernel-times`). What the
-//!    client's clock adds is the client's own: the system call of the send, and the time from the
+//!    by the client's clock and, in a second run, by the kernel's times (`--kernel-times`). The
+//!    client's clock adds the client's own part: the system call of the send, and the time from the
 //!    packet to the return of the receive.
 //! 2. The plain client (see `plain`), one request at a time: service times; and at a fixed rate:
 //!    response times.

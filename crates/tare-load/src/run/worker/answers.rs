@@ -3,12 +3,44 @@
 use std::sync::atomic::Ordering;
 
 use super::{Source, Worker};
+use crate::clock;
 use crate::protocol::answer::Answer;
-use crate::protocol::connection::{CONTROL, Connection, State};
+use crate::protocol::connection::{CONTROL, Connection, Slot, State};
 use crate::protocol::request::AnswerOutcome;
 use crate::protocol::wire::Progress;
-use crate::report::stats::ErrorKind;
-use crate::run::clock;
+use crate::report::stats::{ErrorKind, Stats};
+
+/// When answers came, and whether they count.
+struct Arrival {
+    now_ns: u64,
+    /// Set if the kernel's times are wanted: when it received them, if that is known.
+    kernel: Option<Option<u64>>,
+    is_open: bool,
+    /// Whether the measured window is open.
+    in_window: bool,
+    window_ns: (u64, u64),
+}
+
+impl Arrival {
+    /// Counts a successful operation if it ends in the window, and records its times: in an open
+    /// loop if it was due in the window.
+    #[inline]
+    fn record(&self, slot: &Slot, kind: usize, found: bool, stats: &mut Stats) {
+        let &Self { now_ns, is_open, window_ns, .. } = self;
+        stats.operations += u64::from(self.in_window);
+        stats.not_found += u64::from(self.in_window && !found);
+        let was_due = slot.intended_ns >= window_ns.0 && slot.intended_ns < window_ns.1;
+        if !(if is_open { was_due } else { self.in_window }) {
+            return;
+        }
+        let service_ns = now_ns.saturating_sub(slot.sent_ns);
+        let response_ns = is_open.then(|| now_ns.saturating_sub(slot.intended_ns));
+        stats.answered(kind, service_ns, response_ns);
+        if let Some(received_ns) = self.kernel {
+            stats.in_kernel(received_ns.and_then(|ns| slot.in_kernel(ns, is_open)));
+        }
+    }
+}
 
 impl Worker<'_> {
     /// Takes the answers of one connection and sends the requests that follow from them.
@@ -52,10 +84,17 @@ impl Worker<'_> {
     #[inline]
     fn take_answers(&mut self, index: usize, now_ns: u64) -> Result<(), String> {
         let connection = &mut self.connections[index];
-        let has_kernel_times = connection.wire.kernel_times().is_some();
-        let received_ns = connection.take_kernel_times();
-        let is_open = matches!(self.source, Source::Open(_));
-        let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
+        let came = Arrival {
+            now_ns,
+            kernel: connection
+                .wire
+                .kernel_times()
+                .is_some()
+                .then(|| connection.take_kernel_times()),
+            is_open: matches!(self.source, Source::Open(_)),
+            in_window: self.crossed > 0 && self.crossed < self.timetable.boundaries.len(),
+            window_ns: self.window_ns,
+        };
         let mut offset = 0;
         // The earliest intended start among the operations that succeeded.
         let mut served_ns = None::<u64>;
@@ -125,22 +164,8 @@ impl Worker<'_> {
             }
             connection.release(stream);
             self.in_flight -= 1;
-            self.stats.operations += u64::from(in_window);
-            self.stats.not_found += u64::from(in_window && judged == Ok(AnswerOutcome::NotFound));
-            let counts = if is_open {
-                slot.intended_ns >= self.window_ns.0 && slot.intended_ns < self.window_ns.1
-            } else {
-                in_window
-            };
-            if counts {
-                let service_ns = now_ns.saturating_sub(slot.sent_ns);
-                let response_ns = is_open.then(|| now_ns.saturating_sub(slot.intended_ns));
-                self.stats.answered(job.kind(&operation), service_ns, response_ns);
-                if has_kernel_times {
-                    let times = received_ns.and_then(|ns| slot.in_kernel(ns, is_open));
-                    self.stats.in_kernel(times);
-                }
-            }
+            let found = judged != Ok(AnswerOutcome::NotFound);
+            came.record(&slot, job.kind(&operation), found, &mut self.stats);
             served_ns = Some(served_ns.unwrap_or(u64::MAX).min(slot.intended_ns));
             if let Some(other_attempt) = slot.other_attempt {
                 self.stats.recovery.speculative_won += u64::from(slot.is_second);

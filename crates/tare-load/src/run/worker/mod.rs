@@ -19,6 +19,7 @@ use std::sync::mpsc::Sender;
 use rustix::event::epoll::Event;
 
 use crate::access::Recovery;
+use crate::clock::{self, RunDelay};
 use crate::error::LoadError;
 use crate::pacing::{Due, Pacer};
 use crate::protocol::cluster::Ring;
@@ -26,7 +27,6 @@ use crate::protocol::connection::{AttemptRef, Connection, Slot};
 use crate::protocol::request::{Failure, Job};
 use crate::protocol::wire::Progress;
 use crate::report::stats::{ErrorKind, Gap, Stats};
-use crate::run::clock::{self, RunDelay};
 use crate::run::queue::Queue;
 use crate::run::redial::Redialer;
 use crate::run::routing::{ReadyOperation, Routing};
