@@ -864,7 +864,7 @@ s.toml:5:11: "address" must be an IP address such as "10.0.0.5", not a text
         "[schedule]",
         &one("host = \"ssh:a\"\ncount = 2"),
         r#"
-s.toml:5:9: 2 is no valid value for "count": only a selector of nodes (pods:LABEL=VALUE) has a count
+s.toml:5:9: "2" is no valid value for "count": only a selector of nodes (pods:LABEL=VALUE) has a count
   |
 5 | count = 2
   |         ^
