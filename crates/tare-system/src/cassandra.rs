@@ -19,12 +19,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tare_cql::request::Settings;
 use tare_cql::wire::Consistency;
 use tare_host::data_cache::text_digest;
 use tare_host::exec;
-use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
@@ -37,6 +35,7 @@ use super::instances;
 use super::java::GarbageCollections;
 use super::options::Options;
 use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
+use super::sstables;
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport};
 
@@ -99,34 +98,10 @@ const OF_NEW_DATA: &[&str] = &[
     "partitioner",
     "storage_compatibility_mode",
 ];
-/// The components of an SSTable that are written once. The others are small, and it may write
-/// statistics, summaries, filters and the list of components again.
-const CONSTANT: &[&str] = &[
-    "-Data.db",
-    "-Index.db",
-    "-Partitions.db",
-    "-Rows.db",
-    "-CompressionInfo.db",
-    "-Digest.crc32",
-];
-/// Its shutdown flushes all tables, so that the commit log is empty.
-static DATA: DataFiles = DataFiles {
-    mark: "data/system_schema",
-    while_running: None,
-    use_of: file_use,
-    stop: Signal::TERM,
-};
-
-/// Returns what becomes of a file in a restore. Each start writes its own configuration and log,
-/// and saved caches would have rows in memory.
-fn file_use(path: &Path) -> FileUse {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    match path.iter().next().and_then(|first| first.to_str()) {
-        Some("conf" | "tmp" | "saved_caches" | COLLECTIONS) => FileUse::LeftOut,
-        Some("data") if CONSTANT.iter().any(|end| name.ends_with(end)) => FileUse::Constant,
-        _ => FileUse::Changing,
-    }
-}
+static DATA: DataFiles = sstables::data_files(|path| {
+    // Each start writes its own configuration and log, and saved caches would have rows in memory.
+    sstables::file_use(path, &["conf", "tmp", "saved_caches", COLLECTIONS], &[])
+});
 
 /// The thread pools that flush and compact.
 const POOLS: &[&str] = &[
@@ -619,6 +594,8 @@ fn busy(pools: &[Cells], tasks: &[Cells]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tare_host::tree_copy::FileUse;
+
     use super::*;
     use crate::tests::{plan_of, try_make};
 
@@ -711,7 +688,8 @@ mod tests {
 
     #[test]
     fn only_written_once_components_are_shared() {
-        let check = |path: &str, expect| assert_eq!(file_use(Path::new(path)), expect, "{path}");
+        let check =
+            |path: &str, expect| assert_eq!((DATA.use_of)(Path::new(path)), expect, "{path}");
         let table = "data/tare/rows-1b/nb-3-big";
         for component in ["Data.db", "Index.db", "CompressionInfo.db", "Digest.crc32"] {
             check(&format!("{table}-{component}"), FileUse::Constant);

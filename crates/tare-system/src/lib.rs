@@ -30,6 +30,7 @@ mod readiness;
 mod redis;
 mod saved_data;
 mod scylla;
+mod sstables;
 mod starter;
 mod tare_db;
 /// Returns the first two cells of each row: names and values.

@@ -24,8 +24,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::process::Signal;
-use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
@@ -39,6 +37,7 @@ use super::cql::{Cells, Session, text};
 use super::instances;
 use super::options::Options;
 use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
+use super::sstables;
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport};
 use account::{CONFIGURATION_FILE, NodePorts};
@@ -137,35 +136,11 @@ const CONFIGURATION: &[(&str, &str)] = &[
 /// Lines of its configuration that a data directory keeps from its first start.
 const OF_NEW_DATA: &[&str] =
     &["cluster_name", "murmur3_partitioner_ignore_msb_bits", "num_tokens", "partitioner"];
-/// The components of an SSTable that are written once. It may write the others again, such as
-/// statistics when the level of a table changes.
-const CONSTANT: &[&str] = &[
-    "-Data.db",
-    "-Index.db",
-    "-Partitions.db",
-    "-Rows.db",
-    "-CompressionInfo.db",
-    "-Digest.crc32",
-    "-CRC.db",
-];
-/// On SIGTERM it drains (`storage_service::drain_on_shutdown`, called in main.cc): it flushes all
-/// tables and ends the commit log.
-static DATA: DataFiles = DataFiles {
-    mark: "data/system_schema",
-    while_running: None,
-    use_of: file_use,
-    stop: Signal::TERM,
-};
-
-/// Returns what becomes of a file in a restore. Each start writes its own configuration.
-fn file_use(path: &Path) -> FileUse {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    match path.iter().next().and_then(|first| first.to_str()) {
-        Some("conf") => FileUse::LeftOut,
-        Some("data") if CONSTANT.iter().any(|end| name.ends_with(end)) => FileUse::Constant,
-        _ => FileUse::Changing,
-    }
-}
+/// On SIGTERM it drains (`storage_service::drain_on_shutdown`, called in main.cc).
+static DATA: DataFiles = sstables::data_files(|path| {
+    // Each start writes its own configuration.
+    sstables::file_use(path, &["conf"], &["-CRC.db"])
+});
 
 /// Why Scylla cannot be used.
 #[derive(Debug, thiserror::Error)]

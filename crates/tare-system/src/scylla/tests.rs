@@ -1,3 +1,5 @@
+use tare_host::tree_copy::FileUse;
+
 use super::*;
 use crate::tests::{plan_of, try_make};
 
@@ -115,7 +117,7 @@ fn node_counts_once_up_and_normal() {
 
 #[test]
 fn only_written_once_components_are_shared() {
-    let check = |path: &str, expect| assert_eq!(file_use(Path::new(path)), expect, "{path}");
+    let check = |path: &str, expect| assert_eq!((DATA.use_of)(Path::new(path)), expect, "{path}");
     // Names of docs/architecture/sstable/sstable3 in scylladb/scylladb.
     let table = "data/tare/rows-3e1f0/me-3g8w_0qt6_2ilogtyk-big";
     for component in ["Data.db", "Index.db", "CompressionInfo.db", "Digest.crc32", "CRC.db"] {
