@@ -515,9 +515,11 @@ fn fill(slice: &mut Slice, measured: Measured) {
         convert_to_window(slice);
     }
     // The CPU time of an instance that polls is not its work.
-    let polls = loops.is_some();
-    let instances = if polls { [&[][..], &[]] } else { [&begin.instances[..], &end.instances] };
-    slice.counters.extend(instance_counters(&load.instances, instances[0], instances[1]));
+    let (usage_before, usage_after) = match loops {
+        None => (&begin.instances[..], &end.instances[..]),
+        Some(_) => (&[][..], &[][..]),
+    };
+    slice.counters.extend(instance_counters(&load.instances, usage_before, usage_after));
     slice.operations = load.operations;
     if let Some((before, after)) = loops {
         fill_loops(slice, &before, &after);
