@@ -117,6 +117,20 @@ impl Case {
         command.current_dir(self.here.path()).stdin(Stdio::null()).output().unwrap()
     }
 
+    /// Weighs here with this access, or with the administrator's, which is refused. Returns the exit
+    /// code and what was printed.
+    fn refused_weigh(&self, access: Option<&std::path::Path>) -> (Option<i32>, String) {
+        let mut command = tare();
+        command.arg("--state").arg(self.here.path().join("state")).args(["weigh", "small.toml"]);
+        if let Some(access) = access {
+            command.env("KUBECONFIG", access);
+        }
+        let weighed = command.current_dir(self.here.path()).stdin(Stdio::null()).output().unwrap();
+        let said = stderr(&weighed);
+        assert!(!weighed.status.success(), "{said}");
+        (weighed.status.code(), said)
+    }
+
     fn assert_clean(&self) {
         let left = [self.cluster.namespaces_of_runs(), self.cluster.roles_of_runs()];
         assert_eq!(left.map(Result::unwrap), [Vec::<String>::new(), Vec::new()]);

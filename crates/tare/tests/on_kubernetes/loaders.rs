@@ -256,14 +256,7 @@ fn loader_that_cannot_be_is_one_line() {
         return;
     }
     let weigh = |access: Option<&std::path::Path>| {
-        let mut command = tare();
-        command.arg("--state").arg(case.here.path().join("state")).args(["weigh", "small.toml"]);
-        if let Some(access) = access {
-            command.env("KUBECONFIG", access);
-        }
-        let weighed = command.current_dir(case.here.path()).stdin(Stdio::null()).output().unwrap();
-        let said = stderr(&weighed);
-        assert!(!weighed.status.success(), "{said}");
+        let (_, said) = case.refused_weigh(access);
         let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("tare: ")).collect();
         let [line] = lines[..] else { panic!("{said}") };
         line.to_string()

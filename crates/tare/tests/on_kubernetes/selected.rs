@@ -80,17 +80,10 @@ fn selector_without_a_loader_is_one_line() {
         return;
     }
     let weigh = |access: Option<&std::path::Path>| {
-        let mut command = tare();
-        command.arg("--state").arg(case.here.path().join("state")).args(["weigh", "small.toml"]);
-        if let Some(access) = access {
-            command.env("KUBECONFIG", access);
-        }
-        let weighed = command.current_dir(case.here.path()).stdin(Stdio::null()).output().unwrap();
-        let said = stderr(&weighed);
-        assert!(!weighed.status.success(), "{said}");
+        let (code, said) = case.refused_weigh(access);
         let lines: Vec<&str> = said.lines().collect();
         let [line] = lines[..] else { panic!("{said}") };
-        (weighed.status.code(), line.to_string())
+        (code, line.to_string())
     };
     let _label = Label::set(&case.node, LABEL, "yes");
     let _unready = loaders::Named::create("tare-unready", false);
