@@ -49,11 +49,6 @@ impl ClusterEnvironment {
         Ok(())
     }
 
-    /// Returns whether the instances are pods whose addresses are known only once they run.
-    fn has_addresses_of_pods(&self) -> bool {
-        self.spec.runtime.kind() == "kubernetes" && self.spec.network != Network::Host
-    }
-
     fn start_order(&self, number: u32, pods: Vec<Ipv4Addr>) -> Order {
         Order::Start { id: self.id, cpus: self.cluster.instance_cpus(), number, pods }
     }
@@ -125,7 +120,8 @@ impl Environment for ClusterEnvironment {
             return Err(SingleInstanceOnly { environment, asked }.into());
         }
         self.running = true;
-        let addresses = match self.has_addresses_of_pods() {
+        // Their addresses are known only once they run.
+        let addresses = match self.spec.has_pod_network() {
             true => self.start_pods()?,
             false => self.start_at_once()?,
         };

@@ -86,6 +86,16 @@ impl EnvironmentSpec {
         let instances = self.instances.map(|count| (INSTANCES.to_string(), count.to_string()));
         self.system.iter().cloned().chain(instances).collect()
     }
+
+    /// Returns whether it is a pod of a Kubernetes cluster.
+    pub fn is_pod(&self) -> bool {
+        self.runtime.kind() == "kubernetes"
+    }
+
+    /// Returns whether it is a pod with an address of its own.
+    pub fn has_pod_network(&self) -> bool {
+        self.is_pod() && self.network != Network::Host
+    }
 }
 
 /// The layers of an environment, one by one.

@@ -115,6 +115,16 @@ impl NodeAddress {
     }
 }
 
+impl RemoteAddress {
+    /// Returns the node, if it is one that is reached as a host; `None` for a pod on it.
+    pub fn as_node(&self) -> Option<&NodeAddress> {
+        match self {
+            Self::Node(node) => Some(node),
+            Self::Ssh(_) | Self::Pod(_) => None,
+        }
+    }
+}
+
 impl HostAddress {
     /// Returns the address of another host; `None` for this one.
     pub fn remote(&self) -> Option<&RemoteAddress> {

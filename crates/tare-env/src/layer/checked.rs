@@ -144,7 +144,7 @@ fn check_of_pods(spec: &EnvironmentSpec) -> Result<(), LayerError> {
         (Layer::Apparmor, apparmor.to_string(), apparmor == Apparmor::Runtime),
         (Layer::Sidecar, spec.sidecar.to_string(), !spec.sidecar.is_none()),
     ];
-    let is_pod = spec.runtime.kind() == "kubernetes";
+    let is_pod = spec.is_pod();
     match of_pods.into_iter().find(|(.., is_of_pods)| *is_of_pods && !is_pod) {
         Some((layer, value, _)) => {
             let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());

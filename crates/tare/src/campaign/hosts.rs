@@ -56,8 +56,8 @@ pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
         .exit_with(Exit::Input);
     }
     let is_no_node =
-        |host: &&SystemHost| !matches!(host.host.remote(), Some(RemoteAddress::Node(_)));
-    if let Some(spec) = study.environments.iter().find(|spec| is_pod(spec))
+        |host: &&SystemHost| host.host.remote().and_then(RemoteAddress::as_node).is_none();
+    if let Some(spec) = study.environments.iter().find(|spec| spec.is_pod())
         && let Some(host) = study.hosts.iter().find(is_no_node)
     {
         return Err(anyhow!(
@@ -70,7 +70,7 @@ pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
     }
     let is_outside =
         |loader: &&LoaderSpec| matches!(loader.host.remote(), Some(RemoteAddress::Ssh(_)));
-    if let Some(spec) = study.environments.iter().find(|spec| has_pod_network(spec))
+    if let Some(spec) = study.environments.iter().find(|spec| spec.has_pod_network())
         && let Some(loader) = study.loaders.iter().find(is_outside)
     {
         return Err(anyhow!(
@@ -89,14 +89,6 @@ pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
         .exit_with(Exit::Input);
     }
     Ok(())
-}
-
-fn is_pod(spec: &EnvironmentSpec) -> bool {
-    spec.runtime.kind() == "kubernetes"
-}
-
-fn has_pod_network(spec: &EnvironmentSpec) -> bool {
-    is_pod(spec) && spec.network != Network::Host
 }
 
 fn names(study: &Study) -> String {
@@ -161,7 +153,7 @@ fn reach(
              this one; a node on another machine does not"
         ));
     }
-    let dialled_here = study.environments.iter().find(|spec| has_pod_network(spec));
+    let dialled_here = study.environments.iter().find(|spec| spec.has_pod_network());
     if let Some(spec) =
         dialled_here.filter(|_| study.loaders.is_empty() && view.address_here.is_none())
     {
@@ -172,7 +164,7 @@ fn reach(
         ))
         .exit_with(Exit::Host);
     }
-    let kubeconfig = match study.environments.iter().any(is_pod) {
+    let kubeconfig = match study.environments.iter().any(EnvironmentSpec::is_pod) {
         true => pod_access(connections, address)?,
         false => None,
     };
@@ -208,7 +200,7 @@ pub(super) fn left_out(cluster: &Cluster, study: &Study) -> anyhow::Result<Vec<(
     let mut left_out = Vec::new();
     let here = cluster.hosts().iter().find(|host| host.is_here);
     for (spec, reason) in study.environments.iter().zip(cluster.check(&study.environments)?) {
-        let is_published = !is_pod(spec) && spec.network != Network::Host;
+        let is_published = !spec.is_pod() && spec.network != Network::Host;
         let unreached = here.filter(|_| is_published).map(|host| {
             format!(
                 "{} is this host, whose own packets do not pass the rules that publish a port at its \

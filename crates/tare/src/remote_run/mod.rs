@@ -23,6 +23,7 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use tare_kube::AccountUse;
 use tare_lab::attach::{Attach, AttachTarget};
+use tare_lab::environment::EnvironmentSpec;
 use tare_lab::study::Study;
 use tare_std::host_address::{NodeAddress, RemoteAddress};
 
@@ -131,17 +132,14 @@ fn loader_pods(study: &Study) -> Vec<NodeAddress> {
 
 /// Returns the nodes that are hosts of the system of a study.
 fn host_nodes(study: &Study) -> Vec<NodeAddress> {
-    let node = |address: &RemoteAddress| match address {
-        RemoteAddress::Node(node) => Some(node.clone()),
-        RemoteAddress::Ssh(_) | RemoteAddress::Pod(_) => None,
-    };
-    study.hosts.iter().filter_map(|one| one.host.remote().and_then(node)).collect()
+    let remote = study.hosts.iter().filter_map(|one| one.host.remote());
+    remote.filter_map(RemoteAddress::as_node).cloned().collect()
 }
 
 /// Returns the account that the pods of a study need.
 fn account_use(study: &Study) -> Option<AccountUse> {
     let is_pod = |attach: &Attach| matches!(attach.target, AttachTarget::Pod { .. });
-    let makes_pods = study.environments.iter().any(|one| one.runtime.kind() == "kubernetes");
+    let makes_pods = study.environments.iter().any(EnvironmentSpec::is_pod);
     let is_in_cluster = |address: &RemoteAddress| !matches!(address, RemoteAddress::Ssh(_));
     let mut loaders = study.loaders.iter().filter_map(|loader| loader.host.remote());
     let reaches_nodes = !study.loader_selectors.is_empty()

@@ -22,11 +22,8 @@ impl Weighed {
     /// Returns what a study weighs. `on` are the hosts to which its command is taken.
     fn by(study: &Study, on: &[RemoteAddress]) -> Self {
         let names = |addresses: &[&RemoteAddress]| -> Vec<String> {
-            let node = |address: &&RemoteAddress| match address {
-                RemoteAddress::Node(node) => Some(node.node().to_string()),
-                RemoteAddress::Ssh(_) | RemoteAddress::Pod(_) => None,
-            };
-            addresses.iter().filter_map(node).collect()
+            let nodes = addresses.iter().filter_map(|address| address.as_node());
+            nodes.map(|node| node.node().to_string()).collect()
         };
         if study.hosts.is_empty() {
             return Self { names: names(&on.iter().collect::<Vec<_>>()), is_here: on.is_empty() };
