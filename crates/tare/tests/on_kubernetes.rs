@@ -117,8 +117,8 @@ impl Case {
         command.current_dir(self.here.path()).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Weighs here with this access, or with the administrator's, which is refused. Returns the exit
-    /// code and what was printed.
+    /// Weighs here with this access, or with the administrator's, which is refused. Returns the
+    /// exit code and what was printed.
     fn refused_weigh(&self, access: Option<&std::path::Path>) -> (Option<i32>, String) {
         let mut command = tare();
         command.arg("--state").arg(self.here.path().join("state")).args(["weigh", "small.toml"]);
