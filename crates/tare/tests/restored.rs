@@ -33,19 +33,9 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Weighs it with restored data in these environments, alone, and checks that the host is as
-    /// before.
-    fn weigh_alone(&self, folder: &Path, cache: &Path, environments: &[&str]) -> Output {
-        let _alone = host_state::alone();
-        let before = HostState::read();
-        let output = self.weigh(folder, cache, environments);
-        let left = before.difference(&HostState::read());
-        assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
-        output
-    }
-
+    /// Weighs it with restored data in these environments.
     fn weigh(&self, folder: &Path, cache: &Path, environments: &[&str]) -> Output {
-        weigh(folder, cache, &self.study(environments))
+        weigh_alone(folder, cache, &self.study(environments))
     }
 
     fn study(&self, environments: &[&str]) -> String {
@@ -70,7 +60,7 @@ impl Pair<'_> {
     /// The same with a cache, and what the study said.
     fn restored_with(&self, cache: &Path, environments: &[&str]) -> (Value, Vec<String>, String) {
         let folder = tempfile::tempdir().unwrap();
-        let output = self.weigh_alone(folder.path(), cache, environments);
+        let output = self.weigh(folder.path(), cache, environments);
         assert!(output.status.success(), "{}", stderr(&output));
         let record = rusqlite::Connection::open(folder.path().join("restored.tare")).unwrap();
         let texts = |query: &str| -> Vec<String> {
@@ -88,18 +78,25 @@ impl Pair<'_> {
     /// Checks that the study ends with this line.
     fn refused(&self, environments: &[&str], expect: &str) {
         let folder = tempfile::tempdir().unwrap();
-        let output = self.weigh_alone(folder.path(), &folder.path().join("data"), environments);
+        let output = self.weigh(folder.path(), &folder.path().join("data"), environments);
         let said = stderr(&output);
         assert!(!output.status.success() && said.contains(expect), "{said}");
     }
 }
 
-/// Weighs a study with a cache.
-fn weigh(folder: &Path, cache: &Path, study: &str) -> Output {
+/// Weighs a study with a cache while no other test changes the host, and checks that the host is as
+/// before.
+fn weigh_alone(folder: &Path, cache: &Path, study: &str) -> Output {
     fs::write(folder.join("study.toml"), study).unwrap();
     let mut command = tare();
     command.args(["weigh", "study.toml", "--json", "--state"]).arg(folder.join("state"));
-    command.env("TARE_DATA_CACHE", cache).current_dir(folder).output().unwrap()
+    command.env("TARE_DATA_CACHE", cache).current_dir(folder);
+    let _alone = host_state::alone();
+    let before = HostState::read();
+    let output = command.output().unwrap();
+    let left = before.difference(&HostState::read());
+    assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
+    output
 }
 
 fn environment<'r>(report: &'r Value, name: &str) -> &'r Value {
@@ -336,7 +333,7 @@ fn study_without_the_cache_leaves_nothing() {
     let pair = Pair { driver: "tare-load", system, workload: "rows = 1000" };
     let key = "data = \"restored\"\n";
     let study = pair.study(&[PROCESS]).replace(key, &format!("{key}data_cache = false\n"));
-    let output = weigh(place.path(), &cache, &study);
+    let output = weigh_alone(place.path(), &cache, &study);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(!cache.exists());
 }
