@@ -5,6 +5,7 @@
 //! number of later ones, but none without its predecessors.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::model::{Model, Mutation, PartitionId, Row, difference};
 use crate::violation::Violation;
@@ -22,9 +23,9 @@ struct Entry {
 /// The writes to one shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// The contents at the last restart.
+    /// The contents at the last restart, without what damage of the log may still take away.
     base: Model,
-    /// The writes since then.
+    /// The writes since then, and before them the others that are in the log's last groups only.
     since: Vec<Entry>,
     /// The contents with all writes.
     now: Model,
@@ -49,7 +50,7 @@ impl History {
         self.acknowledged = self.acknowledged.max(durable);
     }
 
-    /// The ticket of the newest write since the last restart.
+    /// The ticket of the newest write that is not part of the base.
     pub(crate) fn newest(&self) -> Option<u64> {
         self.since.last().map(|entry| entry.ticket)
     }
@@ -59,14 +60,15 @@ impl History {
     }
 
     /// Compares the contents after a restart with the writes. At least those with tickets below
-    /// `certain` must exist. Continues from these contents, with tickets from `next` on. Returns
-    /// the writes without visible effect, which may or may not have survived: the client sends them
+    /// `certain` must exist. Continues from these contents, with tickets from the end of `unproven`
+    /// on. Those in it are durable, but only their own groups of the log show it. Returns the
+    /// writes without visible effect, which may or may not have survived: the client sends them
     /// again, which changes nothing if they did.
     pub(crate) fn restarted(
         &mut self,
         found: &Contents,
         certain: u64,
-        next: u64,
+        unproven: Range<u64>,
         now_s: u32,
     ) -> Result<Vec<Vec<Mutation>>, Violation> {
         let since = std::mem::take(&mut self.since);
@@ -117,9 +119,15 @@ impl History {
             return Err(fails(certain, first_wrong.unwrap_or_default()));
         };
         let again = open[first..last].iter().map(|entry| entry.mutations.clone()).collect();
-        self.now = model.clone();
-        self.base = model;
-        self.acknowledged = next;
+        let mut rest = since;
+        rest.truncate(certain + last);
+        let at = rest.iter().position(|entry| entry.ticket >= unproven.start);
+        let kept = rest.split_off(at.unwrap_or(rest.len()));
+        let proven = rest.iter().flat_map(|entry| &entry.mutations);
+        proven.for_each(|mutation| self.base.apply(mutation));
+        self.since = kept.into_iter().filter(|entry| unproven.contains(&entry.ticket)).collect();
+        self.now = model;
+        self.acknowledged = unproven.end;
         Ok(again)
     }
 }

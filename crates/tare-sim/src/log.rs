@@ -12,6 +12,13 @@ pub(crate) fn vouched(disk: &Disk) -> u64 {
     groups(disk).iter().map(|(_, _, head)| head.durable).max().unwrap_or(0)
 }
 
+/// The first ticket that is durable, as far as the log tells, only by its own group.
+pub(crate) fn unproven(disk: &Disk) -> Option<u64> {
+    let vouched = vouched(disk);
+    let sequences = groups(disk).into_iter().map(|(_, _, head)| head.sequence);
+    sequences.filter(|sequence| *sequence >= vouched).min()
+}
+
 /// A description of every group of the log.
 pub(crate) fn describe(disk: &Disk) -> Vec<String> {
     let line = |(file, offset, head): (FileId, u64, GroupHead)| {

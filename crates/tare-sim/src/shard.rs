@@ -358,7 +358,8 @@ impl Shard {
         // A flip in the part of the log that no later group proves durable looks like a torn tail.
         let certain = self.history.acknowledged();
         let certain = if has_flips { certain.min(vouched) } else { certain };
-        let again = self.history.restarted(&found, certain, next, wall_s)?;
+        let unproven = log::unproven(&self.device.disk).unwrap_or(next)..next;
+        let again = self.history.restarted(&found, certain, unproven, wall_s)?;
         trace.event(12, &[found.len() as u64, next], format_args!("started at {next}"));
         self.repeat(again, clock, trace)
     }

@@ -3,10 +3,11 @@
 use tare_sim::{Failure, Options, run, run_node};
 
 /// Seed, number of steps, and what it showed.
-const FOUND: [(u64, u64, &str); 3] = [
+const FOUND: [(u64, u64, &str); 4] = [
     (12, 400, "after a failed sync and a restart, what only a cache held was called durable"),
     (48, 400, "a table whose compaction was not in the manifest yet was compacted again"),
     (196, 400, "of a segment whose only head was damaged, another was blamed"),
+    (5077, 400, "a last group with a damaged head was left in the log, and came back"),
 ];
 /// Seeds of whole servers.
 const FOUND_SERVERS: [(u64, &str); 1] =

@@ -6,8 +6,9 @@
 //! the next group cannot be found, either a crash tore it or storage damaged it. Every group
 //! records up to which group everything was durable when it was written. So if any later group
 //! records that the missing one was durable, it was acknowledged and is damaged: an error that
-//! names file and offset. Otherwise it was never promised, and the log is cut there. A clean stop
-//! leaves a closing group, so after it any damage is found.
+//! names file and offset. Otherwise it was never promised, and the log is cut there, for good: also
+//! if nothing can be read after the end, because the next group will have the same number. A clean
+//! stop leaves a closing group, so after it any damage is found.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -255,7 +256,9 @@ impl LogReader {
             return carry_out(files, segment, OpKind::Remove)
                 .map_err(|source| RecoveryError::Cut { file, offset, source });
         }
-        if torn.is_some() {
+        let length = files.length(FileId::Log(segment));
+        // What follows may be a group whose head cannot be read now, and can later.
+        if torn.is_some() || !length.is_ok_and(|length| length == offset) {
             let cut = carry_out(files, segment, OpKind::Truncate { length: offset });
             let file = file.clone();
             cut.map_err(|source| RecoveryError::Cut { file, offset, source })?;

@@ -198,6 +198,17 @@ fn clean_stop_and_torn_tail_are_distinguished() {
     assert_eq!((found.entries, found.torn), (25, None));
     assert_eq!(read(&store, 500), Some((1, b"after".to_vec())));
 
+    // So is a group whose head cannot be read, so that it does not come back.
+    let mut headless = stopped_cleanly();
+    headless.bytes_mut(log)[3 * 4096..].fill(0);
+    headless.bytes_mut(log)[2 * 4096] ^= 1;
+    let (mut store, found) = open(&mut headless).unwrap();
+    assert_eq!((found.entries, found.torn), (24, None));
+    write(&mut store, 500, 1, b"after").unwrap();
+    drain(&mut store, &mut headless).unwrap();
+    assert_eq!(headless.length(log).unwrap(), 2 * 4096);
+    assert_eq!(open(&mut headless).unwrap().1.entries, 25);
+
     // The first group was durable when the second was written.
     let mut damaged = stopped_cleanly();
     damaged.bytes_mut(log)[50] ^= 1;
