@@ -24,6 +24,20 @@ pub(crate) enum Crash {
     Power,
 }
 
+/// A file in which bits were restored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repaired {
+    pub(crate) file: FileId,
+    pub(crate) at_ns: u64,
+}
+
+impl Repaired {
+    /// The time until which operations that saw the wrong bits may still end.
+    pub(crate) fn until_ns(&self) -> u64 {
+        self.at_ns + LATENCY_NS_MAX + SLOW_NS_MAX
+    }
+}
+
 /// An operation under way.
 #[derive(Debug)]
 struct Pending {
@@ -41,9 +55,8 @@ pub(crate) struct Device {
     pub(crate) canary: Option<Canary>,
     /// Bits that were flipped and are still wrong.
     pub(crate) flips: Vec<Flip>,
-    /// Files in which bits were restored, with the time until which operations that saw them may
-    /// still end.
-    pub(crate) repaired: Vec<(FileId, u64)>,
+    /// Files in which bits were restored since the last crash.
+    pub(crate) repaired: Vec<Repaired>,
     /// Whether a sync or a write has failed since the last start.
     pub(crate) failed: bool,
     /// Whether one of the log has failed.
@@ -142,6 +155,13 @@ impl Device {
         self.repaired.clear();
     }
 
+    /// Notes that a store has started: what failed before, also while it was being opened, is not
+    /// what it reports later.
+    pub(crate) fn started(&mut self) {
+        self.failed = false;
+        self.failed_log = false;
+    }
+
     /// Carries out an operation as far as a crash let it.
     pub(crate) fn interrupt(&mut self, op: Op, covers: u64) {
         let outcome = self.rng.below(3);
@@ -186,7 +206,7 @@ impl Device {
     pub(crate) fn repair(&mut self, now_ns: u64) {
         for flip in std::mem::take(&mut self.flips) {
             self.disk.repair(&flip);
-            self.repaired.push((flip.file, now_ns + LATENCY_NS_MAX + SLOW_NS_MAX));
+            self.repaired.push(Repaired { file: flip.file, at_ns: now_ns });
         }
     }
 

@@ -100,7 +100,7 @@ impl Cell {
         }
     }
 
-    fn lives(&self, now_s: u32) -> bool {
+    pub(crate) fn lives(&self, now_s: u32) -> bool {
         match self.content {
             Content::Live(_) => true,
             Content::Expiring { expires_s, .. } => now_s < expires_s,

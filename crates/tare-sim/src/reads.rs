@@ -3,11 +3,13 @@
 //!
 //! The shard changes while a read waits. Each of its rows must equal the row at some moment between
 //! the read's start and its end; rows that did not change meanwhile must be exact, and so must the
-//! order.
+//! order. A cell that expires meanwhile may be there or not: a compaction may have dropped it.
+
+use std::collections::BTreeSet;
 
 use crate::engine::{Engine, PartialRead, Progress};
 use crate::history::History;
-use crate::model::{Mutation, Row, difference};
+use crate::model::{Cells, Mutation, Row, difference};
 use crate::violation::Violation;
 use crate::workload::Read;
 
@@ -22,7 +24,9 @@ struct ActiveRead {
     read: Read,
     reading: PartialRead,
     now_s: u32,
-    /// The right answer at its start, and after each change of its partition since.
+    begun_ns: u64,
+    /// The right answer at its start, with all columns, and after each change of its partition
+    /// since.
     versions: Vec<Vec<Row>>,
 }
 
@@ -32,8 +36,8 @@ pub(crate) struct Reads {
     active: Vec<ActiveRead>,
 }
 
-/// The result of a read: its rows, or the reason why it failed.
-pub(crate) type ReadResult = Result<Vec<Row>, Progress>;
+/// The result of a read: its rows, or the reason why it failed and when it had begun.
+pub(crate) type ReadResult = Result<Vec<Row>, (Progress, u64)>;
 
 impl Reads {
     pub(crate) fn has_room(&self) -> bool {
@@ -49,10 +53,11 @@ impl Reads {
         self.active.clear();
     }
 
-    /// Starts a read.
-    pub(crate) fn begin(&mut self, read: Read, history: &History, now_s: u32) {
+    /// Starts a read at this second and moment.
+    pub(crate) fn begin(&mut self, read: Read, history: &History, (now_s, begun_ns): (u32, u64)) {
         let versions = vec![expected(&read, history, now_s)];
-        self.active.push(ActiveRead { read, reading: PartialRead::default(), now_s, versions });
+        let reading = PartialRead::default();
+        self.active.push(ActiveRead { read, reading, now_s, begun_ns, versions });
     }
 
     /// Notes a write that the store has accepted.
@@ -64,8 +69,12 @@ impl Reads {
         }
     }
 
-    /// Continues every read. Returns those that have ended, after a check.
-    pub(crate) fn step(&mut self, engine: &mut Engine) -> Result<Vec<ReadResult>, Violation> {
+    /// Continues every read at this second. Returns those that have ended, after a check.
+    pub(crate) fn step(
+        &mut self,
+        engine: &mut Engine,
+        wall_s: u32,
+    ) -> Result<Vec<ReadResult>, Violation> {
         let mut ended = Vec::new();
         let mut at = 0;
         while let Some(read_) = self.active.get_mut(at) {
@@ -74,12 +83,12 @@ impl Reads {
                 Progress::Done => {
                     let mut read_ = self.active.remove(at);
                     project(&read_.read, &mut read_.reading.rows);
-                    check(&read_)?;
+                    check(&read_, wall_s)?;
                     ended.push(Ok(read_.reading.rows));
                 }
                 failed => {
-                    self.active.remove(at);
-                    ended.push(Err(failed));
+                    let begun_ns = self.active.remove(at).begun_ns;
+                    ended.push(Err((failed, begun_ns)));
                 }
             }
         }
@@ -108,7 +117,6 @@ fn expected(read: &Read, history: &History, now_s: u32) -> Vec<Row> {
     if read.reversed {
         rows.reverse();
     }
-    project(read, &mut rows);
     rows
 }
 
@@ -119,13 +127,28 @@ fn project(read: &Read, rows: &mut [Row]) {
     rows.iter_mut().for_each(|(_, cells)| cells.retain(|(column, _), _| wanted.contains(column)));
 }
 
-fn check(read_: &ActiveRead) -> Result<(), Violation> {
+/// Removes the cells that had expired at a second.
+fn without_expired(cells: &mut Cells, wall_s: u32) {
+    cells.retain(|_, cell| cell.lives(wall_s));
+}
+
+fn check(read_: &ActiveRead, wall_s: u32) -> Result<(), Violation> {
     let ActiveRead { read, reading, versions, .. } = read_;
     let wrong = |difference: String| {
         let partition = format!("{:02x?}", read.partition_id);
         Err(Violation::WrongRead { partition, difference })
     };
-    let found = &reading.rows;
+    let (mut versions, mut found) = (versions.clone(), reading.rows.clone());
+    let mut vanishing = BTreeSet::new();
+    for version in &mut versions {
+        version.iter_mut().for_each(|(_, cells)| without_expired(cells, wall_s));
+        let gone = version.extract_if(.., |(_, cells)| cells.is_empty());
+        vanishing.extend(gone.map(|(clustering, _)| clustering));
+        project(read, version);
+    }
+    found.iter_mut().for_each(|(_, cells)| without_expired(cells, wall_s));
+    found.retain(|(clustering, cells)| !cells.is_empty() || !vanishing.contains(clustering));
+    let found = &found;
     if let [exact] = &versions[..] {
         return difference(exact, found).map_or(Ok(()), wrong);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tare_std::rng::Rng;
 use tare_store::{Limits, Now};
 
-use crate::device::{Crash, Device};
+use crate::device::{Crash, Device, Repaired};
 use crate::disk::Flip;
 use crate::engine::{Engine, GC_GRACE_S, PartialScan, Progress, Refusal};
 use crate::faults::{Canary, Faults};
@@ -122,46 +122,49 @@ impl Shard {
     pub(crate) fn read(&mut self, clock: &Clock) {
         let read = self.workload.read();
         if self.engine.is_some() && self.reads.has_room() {
-            self.reads.begin(read, &self.history, clock.wall_s());
+            self.reads.begin(read, &self.history, (clock.wall_s(), clock.now_ns));
         }
     }
 
     /// Continues the reads under way.
     fn read_on(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
-        for ended in self.reads.step(engine)? {
+        for ended in self.reads.step(engine, clock.wall_s())? {
             match ended {
                 Ok(rows) => {
                     trace.event(4, &[rows.len() as u64], format_args!("read {} rows", rows.len()));
                     rows.iter().for_each(|(clustering, _)| trace.bytes(clustering));
                 }
-                Err(progress) => self.excuse(&progress, clock, trace)?,
+                Err((progress, begun_ns)) => self.excuse(&progress, begun_ns, clock, trace)?,
             }
         }
         Ok(())
     }
 
-    /// Checks whether a read may have failed in this way.
+    /// Checks whether a read that has begun then may have failed in this way.
     fn excuse(
         &mut self,
         progress: &Progress,
+        begun_ns: u64,
         clock: &Clock,
         trace: &mut Trace,
     ) -> Result<(), Violation> {
         trace.event(5, &[], format_args!("not read: {progress:?}"));
         match progress {
-            Progress::Damaged(why) => self.repair(why, clock.now_ns),
+            Progress::Damaged(why) => self.repair(why, begun_ns, clock.now_ns),
             Progress::Io(_) if self.device.failed_reads > 0 => Ok(()),
             other => Err(Violation::FailedRead { why: format!("{other:?}") }),
         }
     }
 
-    /// Restores flipped bits after an error that names their file.
-    fn repair(&mut self, why: &str, now_ns: u64) -> Result<(), Violation> {
+    /// Restores flipped bits after an error that names their file, of work that has begun then.
+    fn repair(&mut self, why: &str, begun_ns: u64, now_ns: u64) -> Result<(), Violation> {
         let is_named = |flip: &Flip| why.contains(&flip.file.file_name());
-        // Several reads may have met the same bit.
-        let was_named = |(file, until_ns): &(FileId, u64)| {
-            now_ns <= *until_ns && why.contains(&file.file_name())
+        // Several reads may have met the same bit. One keeps a block that came damaged until it
+        // needs it.
+        let was_named = |repaired: &Repaired| {
+            let may_have_met = begun_ns <= repaired.at_ns || now_ns <= repaired.until_ns();
+            may_have_met && why.contains(&repaired.file.file_name())
         };
         if self.device.repaired.iter().any(was_named) {
             return Ok(());
@@ -182,7 +185,7 @@ impl Shard {
         clock: &Clock,
         trace: &mut Trace,
     ) -> Result<(), Violation> {
-        let repaired = self.repair(why, clock.now_ns);
+        let repaired = self.repair(why, clock.now_ns, clock.now_ns);
         if repaired.is_err() {
             for group in log::describe(&self.device.disk) {
                 trace.event(16, &[], format_args!("  {group}"));
@@ -213,6 +216,7 @@ impl Shard {
         let mut contents = Contents::new();
         let wall_s = clock.wall_s();
         for table in TABLES {
+            let begun_ns = clock.now_ns;
             let mut scanning = PartialScan::new(table, wall_s, SCAN_STEPS);
             let mut turns = 0;
             loop {
@@ -222,7 +226,7 @@ impl Shard {
                     Progress::Paused => {}
                     Progress::Missing => self.wait(clock, trace)?,
                     failed => {
-                        self.excuse(&failed, clock, trace)?;
+                        self.excuse(&failed, begun_ns, clock, trace)?;
                         scanning.try_again();
                     }
                 }
@@ -422,7 +426,10 @@ impl Shard {
                     self.device.crash(Crash::Power);
                     was_cut_off = true;
                 }
-                Ok(engine) => return Ok((engine, has_flips)),
+                Ok(engine) => {
+                    self.device.started();
+                    return Ok((engine, has_flips));
+                }
                 // The operator tries again, and later repairs the disk.
                 Err(why) if failed => {
                     trace.event(15, &[], format_args!("not opened: {why}"));
