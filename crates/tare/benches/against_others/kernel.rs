@@ -12,6 +12,7 @@ use rustix::event::epoll;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::rings;
+use crate::side::Side;
 use crate::{Cell, Result};
 
 /// The first word of the arguments with which this program starts itself.
@@ -112,26 +113,6 @@ pub(crate) fn side(words: &[String]) -> Result<()> {
         if engine == Engine::Uring.name() { rings::run(&mut side)? } else { poll(&mut side)? };
     println!("{done} {} {}", cpu_us() - cpu, began.elapsed().as_secs_f64());
     Ok(())
-}
-
-/// One side of all connections.
-pub(crate) struct Side {
-    pub(crate) streams: Vec<TcpStream>,
-    /// Bytes of each message that it sends, and of each that it receives.
-    pub(crate) send: usize,
-    pub(crate) expect: usize,
-    /// A client ends then; a server when its connections are closed.
-    pub(crate) end: Option<Instant>,
-}
-
-impl Side {
-    pub(crate) fn is_client(&self) -> bool {
-        self.end.is_some()
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
 }
 
 /// The CPU time of this thread in µs.

@@ -35,6 +35,7 @@ mod cpu_time;
 mod kernel;
 #[allow(unsafe_code, reason = "submission entries are raw memory")]
 mod rings;
+mod side;
 #[path = "../tiny/mod.rs"]
 mod tiny;
 

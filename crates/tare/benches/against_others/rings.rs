@@ -10,7 +10,7 @@ use io_uring::types::Fd;
 use io_uring::{IoUring, opcode, squeue};
 
 use crate::Result;
-use crate::kernel::Side;
+use crate::side::Side;
 
 const QUEUE: u32 = 256;
 const MSG_NOSIGNAL: i32 = 0x4000;

@@ -3,7 +3,7 @@
 use tare_report::terminal::{Style, paragraph, rows_apart};
 use tare_tune::plan::{Finding, KubeletAdvice};
 
-use super::table::{below, explained, noted};
+use super::remarks::{below, explained, noted};
 
 /// Returns the section of a plan: findings with reasons, the fragment to merge, and the steps.
 pub(super) fn advised(advice: &KubeletAdvice, style: Style) -> String {

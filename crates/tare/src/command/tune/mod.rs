@@ -11,6 +11,7 @@ mod outcome;
 mod persist;
 mod plan;
 mod prove;
+mod remarks;
 mod revert;
 mod sources;
 mod status;

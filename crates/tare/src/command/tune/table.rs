@@ -1,15 +1,10 @@
 //! A plan as a table: settings of several queues with the same change share a line.
 
 use super::kubelet;
+use super::remarks::{explained, noted};
 use tare_report::terminal::{Style, paragraph, rows_apart};
 use tare_std::cpus::CpuSet;
 use tare_tune::plan::{Action, Change, CpuSets, Item, Key, Plan, ValueFormat};
-
-/// Columns of spaces in front of a label below a line.
-const KNOB: usize = 22;
-
-/// Columns of a label.
-const LABEL: usize = 6;
 
 /// Most values in a line; the others are counted.
 const VALUES_MAX: usize = 3;
@@ -52,11 +47,6 @@ pub(super) fn plan(plan: &Plan, long: bool, style: Style) -> String {
         text += &kubelet::advised(advice, style);
     }
     text
-}
-
-/// Returns a note as an indented paragraph.
-pub(super) fn noted(note: &str, style: Style) -> String {
-    paragraph(&format!("note: {note}"), "  ", style.width).join("\n") + "\n"
 }
 
 /// A section of the table, by the action for the user.
@@ -166,23 +156,6 @@ fn draw(title: &str, lines: &[Line], style: Style) -> String {
         for (label, sentence) in &line.words {
             text += &explained(label, sentence, style);
         }
-    }
-    text
-}
-
-/// Returns a sentence with its label, below a line of a table.
-pub(super) fn explained(label: &str, sentence: &str, style: Style) -> String {
-    let room = style.width.saturating_sub(u16::try_from(KNOB + LABEL).unwrap_or(0));
-    below(label, &paragraph(sentence, "", room))
-}
-
-/// Returns lines with a label as they are, below a line of a table.
-pub(super) fn below(label: &str, lines: &[String]) -> String {
-    let mut text = String::new();
-    for (index, line) in lines.iter().enumerate() {
-        let label = if index == 0 { label } else { "" };
-        text += format!("{:KNOB$}{label:<LABEL$}{line}", "").trim_end();
-        text.push('\n');
     }
     text
 }
