@@ -289,7 +289,8 @@ impl Device {
             }
             OpKind::Truncate { length } => {
                 self.unflip(file, length..u64::MAX);
-                let there = self.disk.truncate(file, length);
+                let sync = self.canary != Some(Canary::LostSync);
+                let there = self.disk.truncate(file, length, sync);
                 ended(id, None, found(there))
             }
             OpKind::Remove => {

@@ -191,12 +191,22 @@ impl Disk {
         true
     }
 
-    /// Shortens a file durably. Returns whether it existed.
-    pub(crate) fn truncate(&mut self, file: FileId, length: u64) -> bool {
+    /// Shortens a file durably, and with `sync` makes all of its data durable. Returns whether it
+    /// existed.
+    pub(crate) fn truncate(&mut self, file: FileId, length: u64, sync: bool) -> bool {
         let Some(inode) = self.inode_mut(file) else { return false };
         inode.now.truncate(length);
-        inode.durable = inode.now.clone();
-        inode.unsynced.clear();
+        if sync {
+            inode.durable = inode.now.clone();
+            inode.unsynced.clear();
+        } else {
+            inode.durable.truncate(length);
+            inode.unsynced.retain(|write| write.offset < length);
+            for write in &mut inode.unsynced {
+                let kept = usize::try_from(length - write.offset).unwrap_or(usize::MAX);
+                write.bytes = write.bytes[..kept.min(write.bytes.len())].into();
+            }
+        }
         true
     }
 
