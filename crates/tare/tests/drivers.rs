@@ -215,10 +215,13 @@ fn nginx_of_the_guide_is_weighed_with_h2load() {
     let output = weigh_guide(folder.path(), study);
     assert_weighed(&output, folder.path(), &[("capacity", "service")]);
     assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
-    // A page that is not there: no request succeeds. A rate cannot be held.
+    // A body that is not there, and a rate, which it cannot hold.
     let missing = study.replace("path = \"/\"", "path = \"/\", data = \"/no/such\"");
     let said = stderr(&weigh_guide(folder.path(), &missing));
-    assert!(said.contains("data = \"/no/such\" is not the absolute path of a file"), "{said}");
+    assert!(
+        said.contains("data is \"/no/such\"; it must be the absolute path of a file"),
+        "{said}"
+    );
     let rated = study.replace("latency_share = 0 ", "latency_share = 0.5 ");
     let said = stderr(&weigh_guide(folder.path(), &rated));
     assert!(said.contains("write latency_share = 0"), "{said}");
