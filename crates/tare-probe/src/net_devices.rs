@@ -95,6 +95,9 @@ impl EdgeReader for NetDevices {
     }
 
     fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
+        if self.sources.is_empty() {
+            return Err(ProbeError::NoProcess { of: SYSTEM });
+        }
         let (mut all, mut each) = ([0; COLUMNS.len()], Vec::new());
         for source in &mut self.sources {
             source.number("line of a device", |text| {

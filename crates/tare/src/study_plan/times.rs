@@ -11,6 +11,7 @@ use tare_std::units::{duration, rough_duration};
 
 use super::conditioning::{Conditioning, FILL_BYTES_PER_S};
 use super::is_guest;
+use crate::campaign::fit;
 use crate::campaign::space::file_bytes;
 
 /// Expected times from a start until the system answers, on a host with two CPUs.
@@ -109,7 +110,7 @@ impl Known {
         Conditions {
             absent: &self.absent,
             start: &start_time,
-            load: &load_time,
+            load: &load_of_saved_data,
             cached: self.cached.as_deref(),
             slice_extra: &slice_extra,
             short_slices: &has_short_slices,
@@ -146,13 +147,23 @@ fn start_time(study: &Study, spec: &EnvironmentSpec) -> Duration {
     };
     let own_storage = !matches!(spec.storage.kind.as_str(), "directory" | "rootfs" | "tmpfs");
     let slow = matches!(study.system.name.as_str(), "cassandra" | "scylla");
-    let loads = study.schedule.data == DataStart::Loaded;
     let more = |wanted: bool, time: Duration| if wanted { time } else { Duration::ZERO };
     runtime
         + more(own_storage, START_STORAGE)
         + more(slow, START_SLOW_SYSTEM)
-        + more(loads, load_time(study))
+        + more(!restores(study), load_time(study))
         + Conditioning::start_time(study)
+}
+
+/// Whether the starts of a study restore its data. Not every system can.
+fn restores(study: &Study) -> bool {
+    let can_save = || fit::known_system(study).is_some_and(|system| system.can_save_data());
+    study.schedule.data == DataStart::Restored && can_save()
+}
+
+/// Returns the expected time of the one load of data that the starts restore.
+fn load_of_saved_data(study: &Study) -> Duration {
+    if restores(study) { load_time(study) } else { Duration::ZERO }
 }
 
 /// Returns the expected time in which the load of a study writes its data.
