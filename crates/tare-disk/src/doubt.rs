@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use tare_stats::steady_state::SteadyWindow;
 
 use crate::bursts::BURSTS_MIN;
 
@@ -73,6 +74,15 @@ pub enum Doubt {
     ClientSaturated {
         load: &'static str,
         cpu_percent: f64,
+    },
+    /// The random writes began on a disk in any state.
+    NotMadeSteady,
+    /// The rounds of random writes did not reach the steady state.
+    NotSteady {
+        rounds: usize,
+        last_rounds: Option<SteadyWindow>,
+        /// The limit of bytes that ended them; `None`: there were as many rounds as may be.
+        writes_max: Option<u64>,
     },
     /// The climb ended at the largest depth, and the rate still grew.
     NotSaturated {
@@ -165,6 +175,25 @@ impl fmt::Display for Doubt {
                 "{load}: the loading thread used {cpu_percent:.0} % of a CPU: it may have limited \
                  the rate"
             ),
+            Self::NotMadeSteady => write!(
+                f,
+                "random write: the disk was not made steady before: one that is used for hours may be \
+                 slower; --steady writes it over until its rate stays"
+            ),
+            Self::NotSteady { rounds, last_rounds, writes_max } => {
+                write!(f, "random write: the disk did not become steady in {rounds} rounds")?;
+                if let Some(last) = last_rounds {
+                    write!(f, " ({last})")?;
+                }
+                match writes_max {
+                    Some(bytes) => write!(
+                        f,
+                        ": more than {} MB would have been written; --yes allows that",
+                        bytes / 1_000_000
+                    ),
+                    None => write!(f, ": no rate of it lasts"),
+                }
+            }
             Self::NotSaturated { load, depth } => {
                 write!(f, "{load}: the rate still grew at depth {depth}, the largest")
             }

@@ -177,14 +177,15 @@ impl Engine {
     pub(crate) fn lay_out(
         &mut self,
         to: u64,
-        deadline: Instant,
+        deadline: Option<Instant>,
         stop: &AtomicBool,
     ) -> Result<u64, EngineError> {
         const BLOCK: u32 = 1 << 20;
         let mut free: Vec<usize> = (0..8).collect();
         let mut offset = 0;
         while offset < to || self.ring.in_flight() > 0 {
-            let over = Instant::now() > deadline || stop.load(Ordering::Relaxed);
+            let late = deadline.is_some_and(|deadline| Instant::now() > deadline);
+            let over = late || stop.load(Ordering::Relaxed);
             if over && self.ring.in_flight() == 0 {
                 break;
             }

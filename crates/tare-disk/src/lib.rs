@@ -23,6 +23,7 @@ mod measure;
 mod offsets;
 mod report;
 mod rules;
+mod steady;
 #[allow(unsafe_code, reason = "io_uring's buffers and mincore are raw memory")]
 mod sys;
 mod target;
@@ -31,7 +32,8 @@ mod throttle;
 pub use device::{Device, Layer};
 pub use doubt::Doubt;
 pub use engine::EngineError;
-pub use measure::{MeasureError, Options, Progress, measure};
-pub use report::{Cell, Figure, Latency, LoadReport, Map, Point, Report};
+pub use measure::{MeasureError, Options, Progress, measure, size};
+pub use report::{Cell, Figure, Latency, LoadReport, Map, Point, Report, SteadyReport};
 pub use rules::Step;
+pub use steady::Steady;
 pub use target::{Kind, Mount, SIZE_MIN_BYTES, Target, TargetError};

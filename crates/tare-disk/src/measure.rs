@@ -20,8 +20,9 @@ use tare_std::rng::Rng;
 use crate::device::Counters;
 use crate::doubt::Doubt;
 use crate::engine::{Engine, EngineError, Outcome, Pacing, Stream, Window};
-use crate::report::{Cell, Figure, Latency, LoadReport, Map, Point, Report, VERSION};
+use crate::report::{Cell, Figure, Latency, LoadReport, Map, Point, Report, SteadyReport, VERSION};
 use crate::rules::{self, Step};
+use crate::steady::{self, Steady};
 use crate::target::{Kind, SIZE_MIN_BYTES, Target};
 use crate::throttle;
 
@@ -88,6 +89,8 @@ pub struct Options {
     pub size_bytes: Option<u64>,
     pub budget: Duration,
     pub map: bool,
+    /// Makes a disk that is written steady first, in time beside the budget.
+    pub steady: Option<Steady>,
     pub seed: u64,
 }
 
@@ -128,7 +131,7 @@ impl MeasureError {
     }
 }
 
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     target: &'a Target,
     options: &'a Options,
     engine: Engine,
@@ -168,9 +171,18 @@ pub fn measure(
     let mut session =
         Session { target, options, engine, stop, started, progress, doubts, overtime, moved };
     let bytes = if writable { session.lay_out(asked, path)? } else { asked };
+    let steady = match options.steady.filter(|_| writable) {
+        Some(how) => Some(session.make_steady(how, bytes)?),
+        None => None,
+    };
+    if writable && steady.is_none() {
+        session.doubt(Doubt::NotMadeSteady);
+    }
     session.evict(bytes);
 
     let loads: Vec<&Load> = LOADS.iter().filter(|load| writable || !load.write).collect();
+    // Making the disk steady was beside the budget.
+    let started = session.started;
     let left = options.budget.saturating_sub(started.elapsed());
     let map_time = if options.map { left.mul_f64(MAP_SHARE) } else { Duration::ZERO };
     let table_time = left.saturating_sub(map_time);
@@ -197,6 +209,7 @@ pub fn measure(
         budget_s: options.budget.as_secs_f64(),
         spent_s: started.elapsed().as_secs_f64(),
         confidence: CONFIDENCE,
+        steady,
         loads: reports,
         map,
         doubts: session.doubts,
@@ -218,7 +231,10 @@ fn open(path: &Path, options: &Options) -> Result<File, MeasureError> {
 }
 
 /// Returns how many bytes are read and written over: whole MiB.
-fn size(target: &Target, options: &Options) -> Result<u64, MeasureError> {
+///
+/// # Errors
+/// If a file of the size has no room, or the target cannot be read.
+pub fn size(target: &Target, options: &Options) -> Result<u64, MeasureError> {
     let path = &target.path;
     let there = match target.kind {
         Kind::File => fs::metadata(path)
@@ -312,7 +328,29 @@ struct GatheredPoint {
 }
 
 impl Session<'_> {
-    fn report_progress(&mut self, what: String) {
+    /// Returns the bytes that were written so far.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.moved.written_bytes
+    }
+
+    pub(crate) fn doubt(&mut self, doubt: Doubt) {
+        self.doubts.push(doubt);
+    }
+
+    /// Writes the first bytes of the target in sequence.
+    pub(crate) fn write_over(&mut self, bytes: u64) -> Result<(), EngineError> {
+        self.moved.written_bytes += self.engine.lay_out(bytes, None, self.stop)?;
+        Ok(())
+    }
+
+    /// Makes the disk steady. The budget does not run meanwhile.
+    fn make_steady(&mut self, how: Steady, bytes: u64) -> Result<SteadyReport, EngineError> {
+        let report = steady::make(self, how, bytes)?;
+        self.started += Duration::from_secs_f64(report.seconds);
+        Ok(report)
+    }
+
+    pub(crate) fn report_progress(&mut self, what: String) {
         let spent = self.started.elapsed();
         (self.progress)(&Progress { what, spent, budget: self.options.budget });
     }
@@ -322,7 +360,7 @@ impl Session<'_> {
         let start = Instant::now();
         let deadline = start + self.options.budget.mul_f64(LAYOUT_SHARE);
         let bytes =
-            self.engine.lay_out(asked, deadline, self.stop).map_err(|error| match error {
+            self.engine.lay_out(asked, Some(deadline), self.stop).map_err(|error| match error {
                 EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                     MeasureError::Full { path: path.parent().unwrap_or(path).into(), bytes: asked }
                 }
@@ -367,7 +405,11 @@ impl Session<'_> {
         Ok(outcomes)
     }
 
-    fn run_one(&mut self, stream: Stream, window: Window) -> Result<Outcome, EngineError> {
+    pub(crate) fn run_one(
+        &mut self,
+        stream: Stream,
+        window: Window,
+    ) -> Result<Outcome, EngineError> {
         let mut outcomes = self.run(&[stream], window)?;
         Ok(outcomes.swap_remove(0))
     }

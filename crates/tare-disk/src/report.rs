@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use tare_stats::estimate;
+use tare_stats::steady_state::SteadyWindow;
 
 use crate::device::Device;
 use crate::doubt::Doubt;
@@ -108,6 +109,24 @@ pub struct Point {
     pub unsent: u64,
 }
 
+/// How a disk was made steady before it was measured: written over in sequence, then at random in
+/// rounds until the rate no longer changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SteadyReport {
+    /// How often the range was written in sequence.
+    pub passes: u32,
+    pub round_s: f64,
+    /// Random writes of 4 KiB per second in each round.
+    pub rounds_per_s: Vec<f64>,
+    /// How far apart the last rounds are; `None` after too few.
+    pub last_rounds: Option<SteadyWindow>,
+    /// Whether the disk reached the steady state.
+    pub is_steady: bool,
+    /// What all of it wrote, and how long it took.
+    pub written_bytes: u64,
+    pub seconds: f64,
+}
+
 /// One of the four loads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadReport {
@@ -167,6 +186,8 @@ pub struct Report {
     pub budget_s: f64,
     pub spent_s: f64,
     pub confidence: f64,
+    /// How it was made steady first, if that was asked for.
+    pub steady: Option<SteadyReport>,
     pub loads: Vec<LoadReport>,
     pub map: Option<Map>,
     pub doubts: Vec<Doubt>,

@@ -24,6 +24,7 @@ mod built_in;
 mod cassandra_stress;
 pub mod doctor;
 pub mod fio;
+mod h2load;
 mod java;
 mod latte;
 pub mod loaders;
@@ -154,6 +155,7 @@ pub const ALL: &[DriverInfo] = &[
     redis_benchmark::INFO,
     pgbench::INFO,
     sysbench::INFO,
+    h2load::INFO,
     cassandra_stress::INFO,
     latte::INFO,
     scylla_bench::INFO,

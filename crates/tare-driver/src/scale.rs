@@ -114,6 +114,7 @@ mod tests {
             &["clients=4", "jobs=2"],
             &["clients=4", "jobs=2"],
         );
+        check("h2load", &[], &["clients=16", "threads=1"], &["clients=256", "threads=24"]);
         check("sysbench", &[], &["threads=16"], &["threads=128"]);
         check("cassandra-stress", &[], &["threads=50"], &["threads=1000"]);
         check("ycsb", &[], &["threads=32"], &["threads=1000"]);

@@ -82,31 +82,28 @@ pub struct LoopInWindow {
     pub idle_poll_ns: Option<f64>,
 }
 
-/// What a system has counted since its start by itself.
+/// The latency inside a system since its start, as it counts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnCounts {
-    /// Reads that it answered.
-    pub reads: u64,
-    /// Those of them that had to wait for a disk.
-    pub disk_reads: u64,
-    /// Operations by their latency inside the system: the middle of each bucket in ns, rising, and
-    /// the count. The same buckets at every reading.
-    pub latencies: Vec<(u64, u64)>,
-    /// Sum of these latencies, in ns.
-    pub latency_sum_ns: u64,
+pub struct OwnLatency {
+    /// What it has answered: operations, commands, statements or transactions.
+    pub requests: u64,
+    /// Sum of their latencies, in ns.
+    pub sum_ns: u64,
+    /// Requests by their latency: the middle of each bucket in ns, rising, and the count. The same
+    /// buckets at every reading. Empty if the system counts the sum alone.
+    pub buckets: Vec<(u64, u64)>,
 }
 
-impl OwnCounts {
-    /// Returns the sum with another system's counts, which has the same buckets.
+impl OwnLatency {
+    /// Returns the sum with another system's latency, which has the same buckets.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
-        self.reads += other.reads;
-        self.disk_reads += other.disk_reads;
-        self.latency_sum_ns += other.latency_sum_ns;
-        if self.latencies.is_empty() {
-            self.latencies.clone_from(&other.latencies);
+        self.requests += other.requests;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        if self.buckets.is_empty() {
+            self.buckets.clone_from(&other.buckets);
         } else {
-            for (own, other) in self.latencies.iter_mut().zip(&other.latencies) {
+            for (own, other) in self.buckets.iter_mut().zip(&other.buckets) {
                 own.1 += other.1;
             }
         }
@@ -116,15 +113,51 @@ impl OwnCounts {
     /// Returns what was counted since an earlier reading.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let at = |bucket: usize| before.latencies.get(bucket).map_or(0, |(_, count)| *count);
-        let buckets = self.latencies.iter().enumerate();
+        let at = |bucket: usize| before.buckets.get(bucket).map_or(0, |(_, count)| *count);
+        let buckets = self.buckets.iter().enumerate();
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            sum_ns: self.sum_ns.saturating_sub(before.sum_ns),
+            buckets: buckets
+                .map(|(bucket, (ns, count))| (*ns, count.saturating_sub(at(bucket))))
+                .collect(),
+        }
+    }
+
+    /// Returns the mean latency, in ns. `None` if nothing was answered.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.sum_ns as f64 / self.requests as f64)
+    }
+}
+
+/// What a system has counted since its start by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnCounts {
+    /// Reads that it answered.
+    pub reads: u64,
+    /// Those of them that had to wait for a disk.
+    pub disk_reads: u64,
+    pub latency: OwnLatency,
+}
+
+impl OwnCounts {
+    /// Returns the sum with another system's counts.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            disk_reads: self.disk_reads + other.disk_reads,
+            latency: self.latency.plus(&other.latency),
+        }
+    }
+
+    /// Returns what was counted since an earlier reading.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
         Self {
             reads: self.reads.saturating_sub(before.reads),
             disk_reads: self.disk_reads.saturating_sub(before.disk_reads),
-            latencies: buckets
-                .map(|(bucket, (ns, count))| (*ns, count.saturating_sub(at(bucket))))
-                .collect(),
-            latency_sum_ns: self.latency_sum_ns.saturating_sub(before.latency_sum_ns),
+            latency: self.latency.since(&before.latency),
         }
     }
 }

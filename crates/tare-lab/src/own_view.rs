@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::probe::{Counter, names};
 use crate::record::{Phase, Record, Slice};
-use crate::system::OwnCounts;
+use crate::system::{OwnCounts, OwnLatency};
 
 /// Fewest reads of a slice whose share from disk is judged.
 const READS_MIN: f64 = 100.0;
@@ -25,8 +25,10 @@ pub struct OwnView {
     pub disk_share: Option<f64>,
     /// The share of reads from disk that the study asks for.
     pub disk_share_asked: Option<f64>,
-    /// Latency inside the system, and as the client measured it: service time, and response time
-    /// at a fixed rate.
+    /// Mean latency inside the system, in ns.
+    pub server_mean_ns: Option<f64>,
+    /// Latency inside the system, if it counts more than the mean, and as the client measured it:
+    /// service time, and response time at a fixed rate.
     pub server: Option<Times>,
     pub service: Option<Times>,
     pub response: Option<Times>,
@@ -45,7 +47,6 @@ pub struct Times {
 
 /// Stores what the system counted during a slice.
 pub(crate) fn fill(slice: &mut Slice, counts: &OwnCounts) {
-    let all: u64 = counts.latencies.iter().map(|(_, count)| count).sum();
     let mut add = |name: &str, value: u64| {
         slice.counters.push(Counter { name: name.into(), value: value as f64 });
     };
@@ -53,16 +54,28 @@ pub(crate) fn fill(slice: &mut Slice, counts: &OwnCounts) {
         add(names::SYSTEM_READS, counts.reads);
         add(names::SYSTEM_DISK_READS, counts.disk_reads);
     }
-    if all > 0 {
-        add(names::SYSTEM_LATENCY_NS, counts.latency_sum_ns);
-        slice.server = encode(&counts.latencies).unwrap_or_default();
+    if counts.latency.requests > 0 {
+        add(names::SYSTEM_LATENCY_NS, counts.latency.sum_ns);
+        slice.server = encode(&counts.latency.buckets).unwrap_or_default();
     }
 }
 
+/// Stores the latency inside a system that was asked before a slice and after it. The readings span
+/// more than the window, so that the sum belongs to none of its other figures, but the mean does.
+pub(crate) fn fill_latency(slice: &mut Slice, latency: &OwnLatency) {
+    let Some(value) = latency.mean_ns() else { return };
+    slice.counters.push(Counter { name: names::SYSTEM_LATENCY_NS_MEAN.into(), value });
+    slice.server = encode(&latency.buckets).unwrap_or_default();
+}
+
+/// Returns a histogram of these latencies; `None` if there are none.
 fn encode(latencies: &[(u64, u64)]) -> Option<Vec<u8>> {
     let mut histogram = Histogram::<u64>::new(3).ok()?;
     for (ns, count) in latencies.iter().filter(|(_, count)| *count > 0) {
         histogram.record_n(*ns, *count).ok()?;
+    }
+    if histogram.is_empty() {
+        return None;
     }
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(&histogram, &mut bytes).ok()?;
@@ -119,7 +132,7 @@ pub fn of(record: &Record, workload: &str) -> Vec<OwnView> {
                 .map(|(view, per_s)| OwnView { per_s, ..view }),
         );
     }
-    match views.iter().any(|view| view.disk_share.is_some() || view.server.is_some()) {
+    match views.iter().any(|view| view.disk_share.is_some() || view.server_mean_ns.is_some()) {
         true => views,
         false => Vec::new(),
     }
@@ -133,11 +146,10 @@ fn view(
 ) -> Option<OwnView> {
     slices.first()?;
     let mut server = times(slices, |slice| &slice.server);
-    // The sum is exact, the buckets are not.
-    let sums = slices.iter().filter_map(|slice| counter(slice, names::SYSTEM_LATENCY_NS));
-    let sum: f64 = sums.sum();
-    if let Some((times, count)) = &mut server {
-        times.mean_ns = sum / *count;
+    let server_mean_ns = mean_ns(slices, server.map(|(_, count)| count));
+    // The mean is exact, the buckets are not.
+    if let Some(((times, _), mean_ns)) = server.as_mut().zip(server_mean_ns) {
+        times.mean_ns = mean_ns;
     }
     let only = |found: Option<(Times, f64)>| found.map(|(times, _)| times);
     Some(OwnView {
@@ -146,11 +158,30 @@ fn view(
         phase,
         disk_share: share(slices.iter().copied()),
         disk_share_asked,
+        server_mean_ns,
         server: only(server),
         service: only(times(slices, |slice| &slice.service)),
         response: only(times(slices, |slice| &slice.response)),
         per_s: [0.0; 3],
     })
+}
+
+/// Returns the mean latency inside the system over slices: from its sums, which are of `count`
+/// operations, or from its means, each of which counts as much as its slice has operations.
+fn mean_ns(slices: &[&Slice], count: Option<f64>) -> Option<f64> {
+    let sums: Vec<f64> =
+        slices.iter().filter_map(|slice| counter(slice, names::SYSTEM_LATENCY_NS)).collect();
+    if let Some(count) = count.filter(|_| !sums.is_empty()) {
+        return Some(sums.iter().sum::<f64>() / count);
+    }
+    let (mut sum, mut operations) = (0.0, 0.0);
+    for slice in slices {
+        if let Some(mean) = counter(slice, names::SYSTEM_LATENCY_NS_MEAN) {
+            sum += mean * slice.operations as f64;
+            operations += slice.operations as f64;
+        }
+    }
+    (operations > 0.0).then(|| sum / operations)
 }
 
 /// Returns the lowest, mean and highest operations/s of slices.
@@ -188,8 +219,11 @@ mod tests {
         OwnCounts {
             reads,
             disk_reads,
-            latencies: vec![(500, 0), (1_500, 3 * reads / 4), (2_500, reads / 4)],
-            latency_sum_ns: reads * 1_700,
+            latency: OwnLatency {
+                requests: reads,
+                sum_ns: reads * 1_700,
+                buckets: vec![(500, 0), (1_500, 3 * reads / 4), (2_500, reads / 4)],
+            },
         }
     }
 
@@ -205,7 +239,7 @@ mod tests {
         let (before, after) = (counts(100, 20), counts(300, 220));
         let grown = after.since(&before);
         assert_eq!((grown.reads, grown.disk_reads), (200, 200));
-        assert_eq!(grown.latencies, [(500, 0), (1_500, 150), (2_500, 50)]);
+        assert_eq!(grown.latency.buckets, [(500, 0), (1_500, 150), (2_500, 50)]);
         assert_eq!(OwnCounts::default().plus(&before).plus(&grown), after);
         // A system that was started again counts from 0.
         assert_eq!(before.since(&after).reads, 0);
@@ -240,6 +274,33 @@ mod tests {
         let [low, mean, high] = per_s(&slices).unwrap();
         assert_eq!((low, high), (1_000.0, 1_500.0));
         assert!((mean - 4_000.0 / 3.0).abs() < 1e-6, "{mean}");
+    }
+
+    #[test]
+    fn latency_of_a_system_that_is_asked_is_a_mean() {
+        let of = |operations, sum_ns, buckets: &[(u64, u64)]| {
+            let mut slice = empty_slice(Phase::Capacity);
+            (slice.window_ns, slice.operations) = (1_000_000_000, operations);
+            let latency = OwnLatency { requests: 10, sum_ns, buckets: buckets.to_vec() };
+            fill_latency(&mut slice, &latency);
+            slice
+        };
+        let check = |slices: [Slice; 2]| {
+            let [one, other] = &slices;
+            view(("w", "native"), Phase::Capacity, &[one, other], None).unwrap()
+        };
+        // 3 of 4 operations are in the slice of 200 ns.
+        let found = check([of(100, 1_000, &[]), of(300, 2_000, &[])]);
+        assert_eq!((found.server_mean_ns, found.server), (Some(175.0), None));
+        let buckets = [(512, 8), (1_536, 2)];
+        let found = check([of(100, 1_000, &buckets), of(100, 2_000, &buckets)]);
+        let server = found.server.unwrap();
+        assert!((server.mean_ns - 150.0).abs() < 1e-6, "{server:?}");
+        assert!((511..514).contains(&server.p50_ns), "{server:?}");
+        // Nothing was answered.
+        let mut idle = empty_slice(Phase::Capacity);
+        fill_latency(&mut idle, &OwnLatency::default());
+        assert!(idle.counters.is_empty() && idle.server.is_empty());
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub mod names {
     pub const SYSTEM_DISK_READS: &str = "system_disk_reads";
     /// Sum of the latencies of operations inside the system, by its own account, in ns.
     pub const SYSTEM_LATENCY_NS: &str = "system_latency_ns";
+    /// Mean latency inside a system that has to be asked for it, in ns, over the whole slice.
+    pub const SYSTEM_LATENCY_NS_MEAN: &str = "system_latency_ns_mean";
     /// The share of the speed of the link that the busier direction of the path used.
     pub const LINK_SHARE: &str = "path_link_share";
 

@@ -8,7 +8,7 @@ use crate::PartError;
 use crate::environment::{DataSnapshot, Endpoint, Launch};
 
 pub use crate::background::BackgroundWork;
-pub use crate::own_accounts::{BusyTime, LoopInWindow, LoopTime, LoopTimes, OwnCounts};
+pub use crate::own_accounts::{BusyTime, LoopInWindow, LoopTime, LoopTimes, OwnCounts, OwnLatency};
 
 /// Default time limit for a started system to answer.
 pub const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -160,6 +160,16 @@ pub trait System {
     /// # Errors
     /// If it polls and does not answer. The slice then has the doubt `no_polling_account`.
     fn loop_times(&self, _at: &Endpoint) -> Result<Option<LoopTimes>, PartError> {
+        Ok(None)
+    }
+
+    /// Asks a system for the latency inside it. The campaign asks before and after each slice,
+    /// outside its window. The default returns `None`: the system does not tell it, or
+    /// [`System::own_counts`] has it.
+    ///
+    /// # Errors
+    /// If it does not answer; the slice then has the doubt `probe_failed`.
+    fn own_latency(&self, _at: &Endpoint) -> Result<Option<OwnLatency>, PartError> {
         Ok(None)
     }
 

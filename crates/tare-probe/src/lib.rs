@@ -25,6 +25,7 @@ mod kernel_threads;
 mod kvm;
 mod memory;
 mod net_devices;
+mod network_namespaces;
 mod nvme_work;
 mod page_faults;
 mod path_link;

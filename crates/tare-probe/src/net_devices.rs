@@ -1,8 +1,11 @@
-//! `net_devices`: bytes and packets through the network devices of the system's namespace.
+//! `net_devices`: bytes and packets through the network devices of the system's namespaces.
 //!
-//! Source: `/proc/PID/net/dev`, proc_pid_net(5), which shows the namespace of the process. The
+//! Source: `/proc/PID/net/dev`, proc_pid_net(5), which shows the namespace of the process. Several
+//! instances have one each, so that the file of one process in each namespace is read. The
 //! devices that Tare creates have different names in each run and environment. Counters use only
 //! the part of the name that gives the purpose, so that environments can be compared.
+
+use std::path::PathBuf;
 
 use tare_lab::probe::{Counter, Scope};
 
@@ -10,11 +13,11 @@ use crate::counter_names::{CounterNames, add, grown};
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::process_files::SYSTEM;
 use crate::source::Source;
-use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter, name_part};
+use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter, name_part, network_namespaces};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "net_devices",
-    help: "bytes and packets through the network devices of the system's namespace",
+    help: "bytes and packets through the network devices of the system's namespaces",
     needs: "/proc/PID/net/dev",
     limits: "in the host's own namespace traffic of other programs counts too; by device only those \
              with traffic, at most 6",
@@ -34,7 +37,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     ],
     open: |roots, _| {
         let devices = CounterNames::new(4 * DEVICES_MAX);
-        edge_probe(&KIND, NetDevices { roots: roots.clone(), source: None, devices })
+        edge_probe(&KIND, NetDevices { roots: roots.clone(), sources: Vec::new(), devices })
     },
 };
 
@@ -52,7 +55,8 @@ const COLUMNS: [(&str, usize); 6] = [
 
 struct NetDevices {
     roots: Roots,
-    source: Option<Source>,
+    /// One for each network namespace.
+    sources: Vec<Source>,
     devices: CounterNames,
 }
 
@@ -80,28 +84,35 @@ impl EdgeReader for NetDevices {
     type Values = ([u64; COLUMNS.len()], Vec<(String, u64)>);
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
-        self.source = None;
-        let pid = scope.system.first().ok_or(ProbeError::NoProcess { of: SYSTEM })?;
-        let path = self.roots.proc.join(pid.to_string()).join("net/dev");
-        self.source = Some(Source::open(&path, KIND.needs)?);
+        self.sources.clear();
+        let processes = network_namespaces::one_process_of_each(&self.roots.proc, &scope.system);
+        if processes.is_empty() {
+            return Err(ProbeError::NoProcess { of: SYSTEM });
+        }
+        let open = |process: &PathBuf| Source::open(&process.join("net/dev"), KIND.needs);
+        self.sources = processes.iter().map(open).collect::<Result<_, _>>()?;
         Ok(())
     }
 
     fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
-        let source = self.source.as_mut().ok_or(ProbeError::NoProcess { of: SYSTEM })?;
-        source.number("line of a device", |text| {
-            let mut all = [0; COLUMNS.len()];
-            let mut each = Vec::new();
-            for (name, numbers) in devices(text) {
-                for ((sum, number), (what, _)) in all.iter_mut().zip(numbers).zip(COLUMNS) {
-                    *sum += number;
-                    if !what.ends_with("drops") {
-                        add(&mut each, format!("system_net_{}_{what}", device(name)), number);
+        if self.sources.is_empty() {
+            return Err(ProbeError::NoProcess { of: SYSTEM });
+        }
+        let (mut all, mut each) = ([0; COLUMNS.len()], Vec::new());
+        for source in &mut self.sources {
+            source.number("line of a device", |text| {
+                for (name, numbers) in devices(text) {
+                    for ((sum, number), (what, _)) in all.iter_mut().zip(numbers).zip(COLUMNS) {
+                        *sum += number;
+                        if !what.ends_with("drops") {
+                            add(&mut each, format!("system_net_{}_{what}", device(name)), number);
+                        }
                     }
                 }
-            }
-            Some((all, each))
-        })
+                Some(())
+            })?;
+        }
+        Ok((all, each))
     }
 
     fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {

@@ -2,9 +2,9 @@
 //! client.
 //!
 //! Source: `/proc/PID/net/snmp` and `/proc/PID/net/netstat`, which show the namespace of the
-//! process (kernel: Documentation/networking/snmp_counter.rst).
+//! process (kernel: Documentation/networking/snmp_counter.rst). Several instances of a system have
+//! a namespace each, which are summed.
 
-use std::fs;
 use std::path::PathBuf;
 
 use tare_lab::probe::{Counter, Scope};
@@ -12,7 +12,7 @@ use tare_lab::probe::{Counter, Scope};
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::process_files::{CLIENT, SYSTEM};
 use crate::source::Source;
-use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
+use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter, network_namespaces};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "tcp",
@@ -98,17 +98,22 @@ impl EdgeReader for Tcp {
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.sides.clear();
-        let process = |pid: &u32| self.roots.proc.join(pid.to_string());
-        let system = scope.system.first().map(process);
-        let system = system.ok_or(ProbeError::NoProcess { of: SYSTEM })?;
-        let namespace = |process: &PathBuf| fs::read_link(process.join("ns/net")).ok();
-        let client = scope.client.first().map(process);
-        let client =
-            client.filter(|c| namespace(c).is_none() || namespace(c) != namespace(&system));
-        self.sides.push(Side::open(SYSTEM, system)?);
-        if let Some(client) = client {
-            self.sides.push(Side::open(CLIENT, client)?);
+        let of_each =
+            |pids: &[u32]| network_namespaces::one_process_of_each(&self.roots.proc, pids);
+        let system = of_each(&scope.system);
+        if system.is_empty() {
+            return Err(ProbeError::NoProcess { of: SYSTEM });
         }
+        let known: Vec<_> = system.iter().map(|one| network_namespaces::of(one)).collect();
+        let is_other = |process: &PathBuf| {
+            let own = network_namespaces::of(process);
+            own.is_none() || !known.contains(&own)
+        };
+        let client = of_each(&scope.client).into_iter().filter(is_other);
+        let sides =
+            system.into_iter().map(|one| (SYSTEM, one)).chain(client.map(|one| (CLIENT, one)));
+        self.sides =
+            sides.map(|(of, process)| Side::open(of, process)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -120,13 +125,15 @@ impl EdgeReader for Tcp {
     }
 
     fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
-        let mut counters = Vec::new();
+        let mut counters: Vec<Counter> = Vec::new();
         for ((side, begin), end) in self.sides.iter().zip(begin).zip(end) {
             for (at, (_, _, name)) in COLUMNS.iter().enumerate() {
                 // Older kernels lack some columns.
-                if let (Some(begin), Some(end)) = (begin[at], end[at]) {
-                    let name = format!("{}_tcp_{name}", side.of);
-                    counters.push(counter(name, end.saturating_sub(begin) as f64));
+                let Some((begin, end)) = begin[at].zip(end[at]) else { continue };
+                let (name, grown) = (format!("{}_tcp_{name}", side.of), end.saturating_sub(begin));
+                match counters.iter_mut().find(|one| one.name == name) {
+                    Some(sum) => sum.value += grown as f64,
+                    None => counters.push(counter(name, grown as f64)),
                 }
             }
         }

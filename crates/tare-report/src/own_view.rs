@@ -38,10 +38,10 @@ struct OwnRow {
 }
 
 /// Mean, p50 and p99.
-fn cells(times: Option<&Times>) -> [String; 3] {
-    let Some(times) = times else { return [ABSENT; 3].map(String::from) };
-    let ns = |ns: u64| nanoseconds(ns as f64);
-    [nanoseconds(times.mean_ns), ns(times.p50_ns), ns(times.p99_ns)]
+fn cells(mean_ns: Option<f64>, times: Option<&Times>) -> [String; 3] {
+    let text = |ns: Option<f64>| ns.map_or_else(|| ABSENT.into(), nanoseconds);
+    let at = |which: fn(&Times) -> u64| text(times.map(|times| which(times) as f64));
+    [text(mean_ns), at(|times| times.p50_ns), at(|times| times.p99_ns)]
 }
 
 fn percent(of: Option<f64>) -> String {
@@ -65,8 +65,8 @@ impl OwnTable {
                 role: role(finding),
                 doubts: marks.numbers(&view.environment, workload),
                 disk_share: percent(view.disk_share),
-                server: cells(view.server.as_ref()),
-                service: cells(view.service.as_ref()),
+                server: cells(view.server_mean_ns, view.server.as_ref()),
+                service: cells(view.service.map(|times| times.mean_ns), view.service.as_ref()),
                 per_s: view.per_s.map(rate),
             })
         };
@@ -134,6 +134,23 @@ mod tests {
         assert!(record.study.workloads.iter().all(|one| line(&record, &one.name).is_none()));
         let page = crate::html::page(&record, &analysis, &[]);
         assert!(!page.contains("inside the system"), "a section without figures");
+    }
+
+    #[test]
+    fn mean_alone_is_shown_without_percentiles() {
+        let mut record = counted();
+        for slice in &mut record.slices {
+            slice.server.clear();
+            slice.counters.retain(|counter| !counter.name.starts_with("system_"));
+            let name = names::SYSTEM_LATENCY_NS_MEAN.into();
+            slice.counters.push(Counter { name, value: 123_400.0 });
+        }
+        let analysis = tare_lab::analysis::analyse(&record);
+        let page = crate::html::page(&record, &analysis, &[]);
+        let row = "<td>123 µs</td><td>–</td><td>–</td>";
+        assert!(page.contains("Latency inside the system") && page.contains(row), "the page");
+        let json = crate::json::render(&record, &analysis, &[]);
+        assert!(json.contains("\"server_mean_ns\": 123400.0"), "JSON");
     }
 
     #[test]

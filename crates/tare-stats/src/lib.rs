@@ -28,6 +28,7 @@ pub mod robust;
 pub mod saturation;
 pub mod starts;
 pub mod steady;
+pub mod steady_state;
 pub mod validation;
 
 pub use cost::{Cost, Interval, fall, fall_of, rise, rise_of};

@@ -1,7 +1,7 @@
 //! Any program of the host that listens on a port. The study names its command and what it answers
 //! once it is ready.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tare_lab::environment::{HostProgram, Launch};
 use tare_lab::study::OptionInfo;
@@ -30,12 +30,17 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "speaks",
             values: &[],
-            help: "the protocol that it answers: cql, redis, postgres, mysql, memcached",
+            help: "the protocol that it answers: cql, redis, postgres, mysql, memcached, http",
         },
         OptionInfo {
             name: "folders",
             values: &[],
             help: "directories of the host that it reads, split at spaces",
+        },
+        OptionInfo {
+            name: "files",
+            values: &[],
+            help: "texts such as its configuration, split at spaces: each is put into {data} by its name, with {listen}, {port} and {data} filled in",
         },
         readiness::SEND,
         readiness::EXPECT,
@@ -56,7 +61,9 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         let options = Options::new(spec);
         options.need("command", "the program and its arguments")?;
         let instances = instances::read(&options)?;
-        let command = Command { options: options.clone(), instances };
+        let files = options.words("files");
+        let files = files.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+        let command = Command { options: options.clone(), instances, files };
         Ok(Box::new(DescribedSystem::new(command, &options, client_route)?))
     },
 };
@@ -66,6 +73,31 @@ pub(super) const INFO: SystemInfo = SystemInfo {
 pub(super) struct Command {
     options: Options,
     instances: Instances,
+    /// Names and texts.
+    files: Vec<(String, String)>,
+}
+
+/// The largest text of a system: it is passed on with the command.
+const FILE_BYTES_MAX: usize = 64 << 10;
+
+/// Why a text for a system cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandFileError {
+    #[error("[system] of command: cannot read {path} of files")]
+    Read { path: String, source: std::io::Error },
+    #[error("[system] of command: {path} of files has more than {} KiB", FILE_BYTES_MAX >> 10)]
+    Large { path: String },
+}
+
+/// Reads a text, and returns it with its name.
+fn read(path: &str) -> Result<(String, String), CommandFileError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| CommandFileError::Read { path: path.into(), source })?;
+    if text.len() > FILE_BYTES_MAX {
+        return Err(CommandFileError::Large { path: path.into() });
+    }
+    let name = Path::new(path).file_name().unwrap_or_default();
+    Ok((name.to_string_lossy().into_owned(), text))
 }
 
 impl DescribedStart for Command {
@@ -78,7 +110,9 @@ impl DescribedStart for Command {
             *program = "{program}".into();
         }
         let unprivileged = self.options.text("user") == Some("nobody");
-        let arguments = StartPlan { command, unprivileged, ..StartPlan::default() }.arguments();
+        let files = self.files.clone();
+        let plan = StartPlan { files, command, unprivileged, ..StartPlan::default() };
+        let arguments = plan.arguments();
         let folders = self.options.words("folders").into_iter().map(PathBuf::from).collect();
         Launch {
             arguments,
@@ -95,7 +129,7 @@ impl DescribedStart for Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{command_of, make, try_make};
+    use crate::tests::{command_of, make, plan_of, try_make};
     use tare_lab::study::SystemSpec;
 
     #[test]
@@ -108,6 +142,15 @@ mod tests {
         let options = options.map(|(k, v)| (k.to_string(), v.to_string())).into();
         let spec = SystemSpec { name: "command".into(), options };
         assert_eq!(INFO.speaks(&spec), "redis");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.conf");
+        std::fs::write(&path, "listen {listen}:{port};\n").unwrap();
+        let words = [("command", "x"), ("files", path.to_str().unwrap())];
+        let plan = plan_of(&*make("command", &words));
+        assert_eq!(plan.files, [("a.conf".to_string(), "listen {listen}:{port};\n".to_string())]);
+        let missing = try_make("command", &[("command", "x"), ("files", "/no/such")]);
+        let expect = "[system] of command: cannot read /no/such of files";
+        assert_eq!(missing.err().unwrap().to_string(), expect);
         let error = try_make("command", &[]).err().unwrap().to_string();
         assert_eq!(error, "[system] of command needs command: the program and its arguments");
         let error =

@@ -19,7 +19,7 @@ use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
-use tare_lab::system::{BackgroundWork, Instances, System};
+use tare_lab::system::{BackgroundWork, Instances, OwnLatency, System};
 
 use super::client_route::{ClientRoute, ClientRouteError};
 use super::mysql::Session;
@@ -154,6 +154,13 @@ const PURGE: &str = "SELECT VARIABLE_VALUE, @@innodb_purge_batch_size \
 /// had to wait for a free page.
 const BACKGROUND: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN \
     ('Innodb_buffer_pool_pages_flushed', 'Innodb_buffer_pool_wait_free')";
+/// Statements of all sessions, but those of Tare, and the sum of their times, from ps to ns
+/// (<https://mariadb.com/kb/en/performance-schema-events_statements_summary_global_by_event_name-table/>).
+const STATEMENTS_TIMED: &str = "SELECT COALESCE(SUM(COUNT_STAR), 0), \
+    COALESCE(SUM(SUM_TIMER_WAIT), 0) DIV 1000 \
+    FROM performance_schema.events_statements_summary_global_by_event_name \
+    WHERE EVENT_NAME LIKE 'statement/%' AND EVENT_NAME NOT IN \
+    ('statement/sql/show_status', 'statement/com/Quit', 'statement/com/Ping')";
 const CHECKPOINT: &str = "SET GLOBAL innodb_log_checkpoint_now = ON";
 
 /// MariaDB with the options of a study.
@@ -399,6 +406,18 @@ impl System for MariaDb {
             Some(BackgroundWork::total(name, value.parse().ok()?))
         };
         Ok(rows.iter().filter_map(work).collect())
+    }
+
+    fn own_latency(&self, at: &Endpoint) -> Result<Option<OwnLatency>, PartError> {
+        let mut session = self.session(at, ANSWER_LIMIT)?;
+        let is_on = session.query("SELECT @@performance_schema")?;
+        if is_on != [["1"]] {
+            return Ok(None);
+        }
+        let rows = session.query(STATEMENTS_TIMED)?;
+        let mut numbers = rows.iter().flatten().filter_map(|cell| cell.parse().ok());
+        let latency = numbers.next().zip(numbers.next());
+        Ok(latency.map(|(requests, sum_ns)| OwnLatency { requests, sum_ns, buckets: Vec::new() }))
     }
 }
 

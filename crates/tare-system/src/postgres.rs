@@ -16,7 +16,7 @@ use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{BackgroundWork, Instances, System};
+use tare_lab::system::{BackgroundWork, Instances, OwnLatency, System};
 
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::instances;
@@ -131,6 +131,16 @@ const CHECKPOINT_WRITES_BEFORE: &str = "SELECT buffers_checkpoint FROM pg_stat_b
 const AUTOVACUUMS: &str = "SELECT \
     (SELECT coalesce(sum(autovacuum_count + autoanalyze_count), 0) FROM pg_stat_all_tables), \
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')";
+
+/// The version since which a database counts the time of its statements
+/// (<https://www.postgresql.org/docs/14/release-14.html>).
+const ACTIVE_TIME_SINCE: u32 = 140_000;
+/// Transactions of all databases, and the time of their statements in ns. It is exact, and needs no
+/// extension that would be part of what is measured, as `pg_stat_statements` is. A session adds
+/// both at the same time: when it ends, or once a second at most
+/// (<https://www.postgresql.org/docs/current/monitoring-stats.html>).
+const ACTIVE_TIME: &str = "SELECT coalesce(sum(xact_commit + xact_rollback), 0)::bigint, \
+    coalesce(sum(active_time) * 1000000, 0)::bigint FROM pg_stat_database";
 
 /// PostgreSQL with the options of a study.
 #[derive(Clone, Debug)]
@@ -309,6 +319,16 @@ impl System for Postgres {
             work.push(BackgroundWork { name: "autovacuums", total, is_running: running > 0 });
         }
         Ok(work)
+    }
+
+    fn own_latency(&self, at: &Endpoint) -> Result<Option<OwnLatency>, PartError> {
+        let mut session = self.session(at, Duration::from_secs(5))?;
+        let version = numbers(&session.query("SHOW server_version_num")?);
+        if version.first().is_none_or(|version| *version < ACTIVE_TIME_SINCE.into()) {
+            return Ok(None);
+        }
+        let [requests, sum_ns] = numbers(&session.query(ACTIVE_TIME)?)[..] else { return Ok(None) };
+        Ok(Some(OwnLatency { requests, sum_ns, buckets: Vec::new() }))
     }
 }
 

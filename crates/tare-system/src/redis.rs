@@ -19,14 +19,14 @@ use tare_host::tree_copy::FileUse;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
-use tare_lab::system::{BackgroundWork, Instances, System};
+use tare_lab::system::{BackgroundWork, Instances, OwnLatency, System};
 
 use super::certificate::{CERTIFICATE_FILE, KEY_FILE, ServerCertificate};
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
 use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
 use super::starter::StartPlan;
-use super::{SystemInfo, TlsSupport, instances};
+use super::{SystemInfo, TlsSupport, instances, redis_latency};
 
 pub(super) const REDIS: SystemInfo = SystemInfo {
     name: "redis",
@@ -271,6 +271,11 @@ impl System for Redis {
     fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
         Ok(background(&self.info(at)?))
     }
+
+    fn own_latency(&self, at: &Endpoint) -> Result<Option<OwnLatency>, PartError> {
+        let mut line = open(&self.client_route, at.address)?;
+        Ok(Some(redis_latency::read(&mut line)?))
+    }
 }
 
 /// Returns the options with which it listens for TLS alone, without certificates of clients.
@@ -385,14 +390,14 @@ pub(crate) fn remove_keys(
 }
 
 /// Reads a line with a number, such as `*2` or `:1`.
-fn count(line: &mut SystemConnection, sign: char) -> Result<u64, ClientRouteError> {
+pub(super) fn count(line: &mut SystemConnection, sign: char) -> Result<u64, ClientRouteError> {
     let head = line.line()?;
     let number = head.strip_prefix(sign).and_then(|number| number.parse().ok());
     number.ok_or_else(|| line.unexpected_answer(head))
 }
 
 /// Reads a bulk string in an array, with its end.
-fn element(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
+pub(super) fn element(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
     let text = bulk(line)?;
     line.line()?;
     Ok(text)
@@ -408,7 +413,7 @@ fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
 }
 
 /// Reads the lines `name:value` of `INFO`.
-fn pairs(info: &str) -> Vec<(String, String)> {
+pub(super) fn pairs(info: &str) -> Vec<(String, String)> {
     let pair = |line: &str| {
         let (name, value) = line.trim().split_once(':')?;
         Some((name.to_string(), value.to_string()))

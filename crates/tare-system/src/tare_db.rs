@@ -12,7 +12,9 @@ use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, Launch, RestoreStats};
 use tare_lab::study::{OptionInfo, SystemSpec};
-use tare_lab::system::{BackgroundWork, BusyTime, Instances, MemoryNeed, OwnCounts, System};
+use tare_lab::system::{
+    BackgroundWork, BusyTime, Instances, MemoryNeed, OwnCounts, OwnLatency, System,
+};
 use tare_std::units::parse_bytes;
 
 use super::certificate::{CERTIFICATE_FILE, KEY_FILE, ServerCertificate};
@@ -251,17 +253,19 @@ impl System for TareDb {
     fn own_counts(&self, data: &Path) -> Result<Option<OwnCounts>, PartError> {
         let metrics = ::tare_db::metrics::read(&data.join(::tare_db::metrics::FILE))?;
         let total = metrics.total();
-        let mut latencies: Vec<(u64, u64)> =
+        let mut buckets: Vec<(u64, u64)> =
             (0..=BUCKETS).map(|bucket| (bucket_middle_ns(bucket), 0)).collect();
-        let mut latency_sum_ns = 0u64;
+        let mut sum_ns = 0u64;
         for histogram in metrics.latencies.iter().flatten() {
-            latency_sum_ns = latency_sum_ns.saturating_add(histogram.sum_ns);
-            for (bucket, count) in latencies.iter_mut().zip(histogram.counts) {
+            sum_ns = sum_ns.saturating_add(histogram.sum_ns);
+            for (bucket, count) in buckets.iter_mut().zip(histogram.counts) {
                 bucket.1 += count;
             }
         }
         let (reads, disk_reads) = (total.reads, total.disk_reads);
-        Ok(Some(OwnCounts { reads, disk_reads, latencies, latency_sum_ns }))
+        let requests = buckets.iter().map(|(_, count)| count).sum();
+        let latency = OwnLatency { requests, sum_ns, buckets };
+        Ok(Some(OwnCounts { reads, disk_reads, latency }))
     }
 }
 

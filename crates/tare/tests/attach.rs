@@ -4,7 +4,11 @@
 
 #[path = "attach/bed.rs"]
 mod bed;
+#[path = "attach/cassandra.rs"]
+mod cassandra;
 mod common;
+#[path = "attach/compose.rs"]
+mod compose;
 #[path = "attach/explain.rs"]
 mod explain;
 
@@ -54,6 +58,9 @@ fn one_redis_by_pid_is_measured_alone() {
     assert_eq!(found, format!("process {} (redis-server)", redis.pid()));
     assert!(layer(&report, "network").1.contains("is the host's"), "{report}");
     assert!(!has_doubt(&report, "not_frozen"), "{report}");
+    let own = &report["analysis"]["findings"][0]["own_account"];
+    assert!(own["server_mean_ns"].as_f64().unwrap() > 0.0, "{own}");
+    assert!(own["server"]["p99_ns"].as_u64() > Some(0), "{own}");
     let terminal = run_in(bed.path(), ["report", "s.tare"]);
     assert!(terminal.status.success(), "{}", stderr(&terminal));
     assert!(stdout(&terminal).contains("mine"), "{}", stdout(&terminal));
@@ -96,7 +103,7 @@ fn container_of_docker_is_found() {
 
 fn container_is_found(test: &str) {
     let bed = Bed::new();
-    let container = match bed::enter_network_of_engine().and_then(|()| bed.container()) {
+    let container = match bed::enter_network_of_engine("docker").and_then(|()| bed.container()) {
         Ok(container) => container,
         Err(said) => return skip(test, Reason::unavailable("docker", &said)),
     };
@@ -293,8 +300,12 @@ fn pgbench_has_a_database_of_its_own() {
     let before = postgres.run("SELECT datname FROM pg_database ORDER BY 1");
     let target = format!("pid = {}", postgres.pid());
     let own = study("postgres", &attach("mine", &target, postgres.port));
-    let output = weigh(bed.path(), &own, &[]);
+    let output = weigh(bed.path(), &own, &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stdout(&output));
+    let account = &report["analysis"]["findings"][0]["own_account"];
+    assert!(account["server_mean_ns"].as_f64().unwrap() > 0.0, "{account}");
+    assert!(account["server"].is_null() && !account["service"].is_null(), "{account}");
     assert_eq!(postgres.run("SELECT datname FROM pg_database ORDER BY 1"), before);
     // A script of the user reads tables of the user, and cannot write.
     let script = bed.path().join("mine.sql");

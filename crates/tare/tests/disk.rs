@@ -7,16 +7,18 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use common::{run_in, stderr, stdout, tare};
+use tare_disk::{Options, Steady, Target};
 use tare_testkit::host_state;
 use tare_testkit::{Need, skipped};
 
 const NEEDS: [Need; 4] =
     [Need::Root, Need::Program("losetup"), Need::Program("mkfs.ext4"), Need::Program("mount")];
 
-/// A loop device on a sparse file of 1 GiB; detached on drop.
+/// A loop device on a sparse file; detached on drop.
 struct Loop {
     folder: tempfile::TempDir,
     device: PathBuf,
@@ -24,9 +26,13 @@ struct Loop {
 
 impl Loop {
     fn new() -> Self {
+        Self::of(1 << 30)
+    }
+
+    fn of(bytes: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
-        fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
+        fs::File::create(&image).unwrap().set_len(bytes).unwrap();
         let device = succeed(Command::new("losetup").args(["--find", "--show"]).arg(&image));
         Self { folder, device: device.trim().into() }
     }
@@ -182,6 +188,74 @@ fn a_loop_device_with_ext4_is_measured_end_to_end() {
     assert_ne!(start(), [0; 4096]);
     let journals = fs::read_dir(disk.state.join("runs")).unwrap().count();
     assert_eq!(journals, 0, "a journal is left");
+}
+
+#[test]
+fn disk_is_made_steady_before_it_is_measured() {
+    if skipped("disk_is_made_steady_before_it_is_measured", &NEEDS) {
+        return;
+    }
+    let _alone = host_state::alone();
+    let disk = Disk::new();
+    // A round of a second may differ by more than the rule allows, and then has the doubt.
+    let output = disk.run(&disk.point, &["--size", "128M", "--steady=1s", "--json"]);
+    let said = stderr(&output);
+    let cost = "making the disk steady: 2 x 128 MiB in sequence, then 4 KiB at random for 5 to 25 s, \
+                beside the budget; at most 100 GB are written";
+    assert!(said.contains(cost), "{said}");
+    let report = json(&output);
+    let steady = &report["steady"];
+    let rounds = steady["rounds_per_s"].as_array().unwrap();
+    assert!((5..=25).contains(&rounds.len()), "{steady}");
+    assert!(rounds.iter().all(|rate| rate.as_f64().unwrap() > 0.0), "{steady}");
+    assert_eq!(steady["passes"], 2);
+    assert!(steady["written_bytes"].as_u64().unwrap() > 256 << 20, "{steady}");
+    let within = |name: &str, most: f64| steady["last_rounds"][name].as_f64().unwrap() <= most;
+    assert_eq!(
+        steady["is_steady"].as_bool().unwrap(),
+        within("range_share", 0.2) && within("slope_share", 0.1),
+        "{steady}"
+    );
+    assert_eq!(kinds(&report).contains(&"not_steady"), !steady["is_steady"].as_bool().unwrap());
+    assert!(!kinds(&report).contains(&"not_made_steady"), "{report}");
+    let output = disk.run(&disk.point, &["--size", "128M", "--steady=1s"]);
+    let text = stdout(&output);
+    assert!(text.contains("made steady before: 2 passes, and "), "{text}");
+    disk.refuses(&disk.device, &["--steady"], 2, "is only read");
+    // What would write more than 100 GB needs consent. Nothing is written to this device.
+    let large = Loop::of(60 << 30);
+    let device = large.device.to_str().unwrap();
+    let words = ["--size", "60G", "--steady", "--destroy-data-on", device];
+    disk.refuses(&large.device, &words, 2, "--steady would write 128 GB in sequence");
+}
+
+#[test]
+fn no_more_is_written_than_is_allowed() {
+    if skipped("no_more_is_written_than_is_allowed", &NEEDS) {
+        return;
+    }
+    let _alone = host_state::alone();
+    let disk = Disk::new();
+    let target = Target::find(&disk.point, Path::new("/")).unwrap();
+    // A round of a minute writes more than a MiB.
+    let steady = Steady { round: Duration::from_secs(60), writes_max: 257 << 20 };
+    let options = Options {
+        file: Some(disk.point.join("file")),
+        destroy: false,
+        size_bytes: Some(128 << 20),
+        budget: Duration::from_secs(5),
+        map: false,
+        steady: Some(steady),
+        seed: 1,
+    };
+    let report = tare_disk::measure(&target, &options, &AtomicBool::new(false), &mut |_| {});
+    let report = report.unwrap();
+    let made = report.steady.unwrap();
+    assert_eq!((made.passes, made.rounds_per_s.len(), made.is_steady), (2, 0, false));
+    assert!(made.written_bytes <= 257 << 20, "{made:?}");
+    let said: Vec<String> = report.doubts.iter().map(ToString::to_string).collect();
+    let expect = "more than 269 MB would have been written; --yes allows that";
+    assert!(said.iter().any(|line| line.contains(expect)), "{said:?}");
 }
 
 #[test]

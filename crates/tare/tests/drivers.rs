@@ -158,6 +158,11 @@ fn redis_is_weighed_with_tare_load() {
 }
 
 #[test]
+fn valkey_is_weighed_with_tare_load() {
+    assert_weighed_by_tare_load("valkey_is_weighed_with_tare_load", "valkey", "valkey-server");
+}
+
+#[test]
 fn memcached_is_weighed_with_tare_load() {
     assert_weighed_by_tare_load("memcached_is_weighed_with_tare_load", "memcached", "memcached");
 }
@@ -172,6 +177,67 @@ fn postgres_is_weighed_with_pgbench() {
     let (output, folder) = weigh(["pgbench", "postgres"], &[PROCESS, BOX], SHORT, words);
     assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
     assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
+}
+
+/// Returns the blocks of code of a language in the section of the guide about HTTP.
+fn guide(language: &str) -> Vec<&'static str> {
+    let guide = include_str!("../../../docs/guides/systems.md");
+    let (_, section) = guide.split_once("## Web servers and etcd\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let start = format!("```{language}\n");
+    section.split(&start).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// Runs a study of the guide with short slices. Its files are in the folder of the test.
+fn weigh_guide(folder: &Path, study: &str) -> Output {
+    let study = study.replace("/srv/", &format!("{}/", folder.display()));
+    let text = format!(
+        "name = \"tiny\"\nbaseline = \"native\"\n{study}\n[schedule]\nrounds_min = 1\n\
+         stop_width_percent = 0\nbudget = \"5m\"\nseed = 7\n{SHORT}\n{PROCESS}{BOX}"
+    );
+    fs::write(folder.join("study.toml"), text).unwrap();
+    let words = ["weigh", "study.toml", "--output", "out.tare", "--json", "--state"];
+    let mut command = tare();
+    command.args(words).arg(folder.join("state")).current_dir(folder);
+    command.output().unwrap()
+}
+
+#[test]
+fn nginx_of_the_guide_is_weighed_with_h2load() {
+    let test = "nginx_of_the_guide_is_weighed_with_h2load";
+    let own = [Need::Program("nginx"), Need::Program("h2load")];
+    if skipped(test, &ALWAYS) || skipped(test, &own) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("nginx.conf"), guide("nginx")[0]).unwrap();
+    let study = guide("toml")[0];
+    let output = weigh_guide(folder.path(), study);
+    assert_weighed(&output, folder.path(), &[("capacity", "service")]);
+    assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
+    // A body that is not there, and a rate, which it cannot hold.
+    let missing = study.replace("path = \"/\"", "path = \"/\", data = \"/no/such\"");
+    let said = stderr(&weigh_guide(folder.path(), &missing));
+    assert!(
+        said.contains("data is \"/no/such\"; it must be the absolute path of a file"),
+        "{said}"
+    );
+    let rated = study.replace("latency_share = 0 ", "latency_share = 0.5 ");
+    let said = stderr(&weigh_guide(folder.path(), &rated));
+    assert!(said.contains("write latency_share = 0"), "{said}");
+}
+
+#[test]
+fn etcd_of_the_guide_is_weighed_with_h2load() {
+    let test = "etcd_of_the_guide_is_weighed_with_h2load";
+    let own = [Need::Program("etcd"), Need::Program("h2load")];
+    if skipped(test, &ALWAYS) || skipped(test, &own) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("put.json"), r#"{"key": "Zm9v", "value": "YmFy"}"#).unwrap();
+    let output = weigh_guide(folder.path(), guide("toml")[1]);
+    assert_weighed(&output, folder.path(), &[("capacity", "service")]);
 }
 
 #[test]

@@ -214,6 +214,25 @@ fn redis_is_restored_from_its_snapshot() {
     logged.refused(&[PROCESS, elsewhere], "this environment has \"--dbfilename other.rdb\"");
 }
 
+#[test]
+fn valkey_is_restored_from_its_snapshot() {
+    let test = "valkey_is_restored_from_its_snapshot";
+    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("valkey-server")]) {
+        return;
+    }
+    let pair = Pair {
+        driver: "tare-load",
+        system: "name = \"valkey\"",
+        workload: "write_share = 0\nrows = 20_000\nconnections = 4",
+    };
+    let (report, _) = pair.restored(&[PROCESS, BOX]);
+    for name in ["native", "native again", "box"] {
+        let (linked, other) = restored_mib(&report, name);
+        assert!(linked == 0.0 && other > 5.0, "{name}: {linked} and {other} MiB");
+        assert!(counter(&report, name, "system_net_out_bytes") >= 320.0, "{name}");
+    }
+}
+
 /// Returns what a command prints about a cache.
 fn about(cache: &Path, arguments: &[&str]) -> String {
     let state = tempfile::tempdir().unwrap();
@@ -222,6 +241,18 @@ fn about(cache: &Path, arguments: &[&str]) -> String {
     let output = command.env("TARE_DATA_CACHE", cache).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
+}
+
+/// Returns what a dry run prints about a study of a pair.
+fn about_plan(cache: &Path, pair: &Pair<'_>, words: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("study.toml");
+    fs::write(&path, pair.study(&[PROCESS, BOX])).unwrap();
+    about(cache, &[&["weigh", path.to_str().unwrap(), "--dry-run"], words].concat())
+}
+
+fn plan(cache: &Path, pair: &Pair<'_>) -> Value {
+    serde_json::from_str(&about_plan(cache, pair, &["--json"])).unwrap()
 }
 
 /// Returns the entries of a cache, the last used first.
@@ -241,6 +272,7 @@ fn second_study_takes_its_data_from_the_cache() {
     let redis = |system, workload| Pair { driver: "tare-load", system, workload };
     let pair = redis("name = \"redis\"", "write_share = 0\nrows = 20_000\nconnections = 4");
     assert_eq!(about(&cache, &["list", "data"]), format!("data: 0 MiB in {}\n", cache.display()));
+    let empty = plan(&cache, &pair);
     let (report, _, said) = pair.restored_with(&cache, &[PROCESS, BOX]);
     let (_, origin) = restored_from(&report, "box");
     assert!(origin.starts_with("loaded in "), "{origin}");
@@ -261,6 +293,17 @@ fn second_study_takes_its_data_from_the_cache() {
     }
     assert!(said.contains("data from the cache: loaded "), "{said}");
     assert_eq!(entries(&cache).len(), 1);
+
+    // The plan knows that it needs no load, and which data is another one.
+    let planned = plan(&cache, &pair);
+    assert!(empty["cached_data"].is_null(), "{empty}");
+    assert!(planned["cached_data"]["bytes"].as_u64().unwrap() > 1 << 20, "{planned}");
+    let setup = |plan: &Value| plan["time"]["setup_s"].as_f64().unwrap();
+    assert!(setup(&planned) < setup(&empty), "{planned}\n{empty}");
+    let text = about_plan(&cache, &pair, &[]);
+    assert!(text.contains("data") && text.contains(" from the cache, loaded "), "{text}");
+    let larger = redis("name = \"redis\"", "write_share = 0\nrows = 30_000\nconnections = 4");
+    assert!(plan(&cache, &larger)["cached_data"].is_null());
 
     // Other rows, and words that may matter, are other data.
     let rows = redis("name = \"redis\"", "write_share = 0\nrows = 10_000\nconnections = 4");
@@ -356,7 +399,8 @@ fn separate_instances_are_restored() {
     for name in ["native", "native again", "box"] {
         assert!((mib(name) - 2.0 * mib("one")).abs() < 0.3, "{name}: {} MiB", mib(name));
     }
-    for name in ["native", "native again", "one"] {
+    // The instances in the box have a network each, and all of them count.
+    for name in ["native", "native again", "box", "one"] {
         let bytes = counter(&report, name, "system_net_out_bytes");
         assert!(bytes >= 320.0, "{name}: {bytes} bytes per operation");
     }

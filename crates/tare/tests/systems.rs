@@ -13,7 +13,7 @@ use tare_env::{EnvironmentFactory, FactoryOptions, runtime};
 use tare_host::exec;
 use tare_lab::environment::{CpuPlan, Endpoint, EnvironmentSpec};
 use tare_lab::study::SystemSpec;
-use tare_lab::system::System;
+use tare_lab::system::{OwnLatency, System};
 use tare_system::ClientRoute;
 use tare_testkit::downloads::cassandra;
 use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
@@ -136,25 +136,66 @@ fn work(system: &dyn System, at: &Endpoint, name: &str) -> u64 {
     one.map(|one| one.total).unwrap_or_else(|| panic!("no {name} in {found:?}"))
 }
 
+/// Reads the latency inside a system until it has answered more than `before` requests.
+fn answered(system: &dyn System, at: &Endpoint, before: &OwnLatency) -> OwnLatency {
+    let began = Instant::now();
+    loop {
+        let found = system.own_latency(at).unwrap().unwrap().since(before);
+        if found.requests > 0 {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing is counted: {found:?}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Runs a client of the host in the client's network, and returns whether it succeeded.
+fn in_network(client: &Path, words: &[&str]) {
+    let namespace = format!("--net={}", client.display());
+    let told = std::process::Command::new("nsenter").arg(namespace).args(words).output().unwrap();
+    assert!(told.status.success(), "{words:?}: {told:?}");
+}
+
 fn value<'s>(settings: &'s [(String, String)], name: &str) -> &'s str {
     let found = settings.iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value.as_str()).unwrap_or_else(|| panic!("no {name} in {settings:?}"))
 }
 
+/// Redis or Valkey, whose `INFO` names its version so.
+fn redis_runs(test: &str, program: &str, name: &str, version: &str) {
+    let options = (name, &[("appendonly", "everysec")][..]);
+    assert_runs(test, program, options, |system, at, settings, client| {
+        assert_eq!((work(system, at, "saves"), work(system, at, "evictions")), (0, 0));
+        let before = system.own_latency(at).unwrap().unwrap();
+        let again = system.own_latency(at).unwrap().unwrap();
+        assert_eq!(again.since(&before).requests, 0, "questions of Tare count");
+        let (host, port) = (at.address.ip().to_string(), at.address.port().to_string());
+        let words = ["redis-benchmark", "-h", &host, "-p", &port, "-n", "500", "-t", "set,get"];
+        in_network(client, &words);
+        let found = answered(system, at, &before);
+        assert_eq!(found.requests, 1_000);
+        assert!(found.sum_ns > 0, "{found:?}");
+        let version = value(settings, version);
+        // Older versions than 7 tell the sum alone.
+        if !version.starts_with(['5', '6']) {
+            assert_eq!(found.buckets.iter().map(|(_, count)| count).sum::<u64>(), 1_000);
+        }
+        assert!(version.contains('.'));
+        assert_eq!(value(settings, "aof_enabled"), "1");
+        assert_eq!(value(settings, "multiplexing_api"), "epoll");
+    });
+}
+
 #[test]
 fn redis_runs_and_leaves_nothing() {
     let test = "redis_runs_and_leaves_nothing";
-    assert_runs(
-        test,
-        "redis-server",
-        ("redis", &[("appendonly", "everysec")]),
-        |system, at, settings, _| {
-            assert_eq!((work(system, at, "saves"), work(system, at, "evictions")), (0, 0));
-            assert!(value(settings, "redis_version").contains('.'));
-            assert_eq!(value(settings, "aof_enabled"), "1");
-            assert_eq!(value(settings, "multiplexing_api"), "epoll");
-        },
-    );
+    redis_runs(test, "redis-server", "redis", "redis_version");
+}
+
+#[test]
+fn valkey_runs_and_leaves_nothing() {
+    let test = "valkey_runs_and_leaves_nothing";
+    redis_runs(test, "valkey-server", "valkey", "valkey_version");
 }
 
 #[test]
@@ -204,14 +245,17 @@ fn postgres_runs_and_leaves_nothing() {
         |system, at, settings, client| {
             let psql = |statement: &str| {
                 let (host, port) = (at.address.ip().to_string(), at.address.port().to_string());
-                let told = std::process::Command::new("nsenter")
-                    .arg(format!("--net={}", client.display()))
-                    .args(["psql", "--host", &host, "--port", &port, "--username", "postgres"])
-                    .args(["--dbname", "postgres", "--command", statement])
-                    .output()
-                    .unwrap();
-                assert!(told.status.success(), "{told:?}");
+                let server = ["psql", "--host", &host, "--port", &port, "--username", "postgres"];
+                let rest = ["--dbname", "postgres", "--command", statement];
+                in_network(client, &[&server[..], &rest].concat());
             };
+            let before = system.own_latency(at).unwrap().unwrap();
+            psql("SELECT pg_sleep(0.2)");
+            let limit = Instant::now() + Duration::from_secs(30);
+            while system.own_latency(at).unwrap().unwrap().since(&before).sum_ns < 200_000_000 {
+                assert!(Instant::now() < limit, "the time of a statement is not counted");
+                thread::sleep(Duration::from_millis(100));
+            }
             let before = work(system, at, "checkpoint_writes");
             psql("CREATE TABLE rows AS SELECT generate_series(1, 10000)");
             psql("CHECKPOINT");
@@ -231,6 +275,26 @@ fn postgres_runs_and_leaves_nothing() {
 }
 
 /// By both of its names; the second has a page cache of its default size.
+/// Runs statements by the client of MariaDB.
+fn mariadb(client: &Path, at: &Endpoint, statements: &str) {
+    let (host, port) = (at.address.ip().to_string(), at.address.port().to_string());
+    let server = ["mariadb", "--no-defaults", "--host", &host, "--port", &port, "--user", "root"];
+    in_network(client, &[&server[..], &["--execute", statements]].concat());
+}
+
+#[test]
+fn mariadb_tells_the_time_of_statements() {
+    let test = "mariadb_tells_the_time_of_statements";
+    let options = [("innodb_buffer_pool_size", "64M"), ("performance_schema", "on")];
+    assert_runs(test, "mariadbd", ("mariadb", &options), |system, at, settings, client| {
+        assert_eq!(value(settings, "performance_schema"), "ON");
+        let before = system.own_latency(at).unwrap().unwrap();
+        mariadb(client, at, "SELECT SLEEP(0.2)");
+        let found = answered(system, at, &before);
+        assert!(found.requests < 10 && found.sum_ns >= 200_000_000, "{found:?}");
+    });
+}
+
 #[test]
 fn mariadb_runs_and_leaves_nothing() {
     let test = "mariadb_runs_and_leaves_nothing";
@@ -242,14 +306,9 @@ fn mariadb_runs_and_leaves_nothing() {
     assert_runs(test, "mariadbd", ("mariadb", &options), |system, at, settings, client| {
         let statements =
             "USE sbtest; CREATE TABLE a (i INT PRIMARY KEY); INSERT INTO a VALUES (1), (2)";
-        let told = std::process::Command::new("nsenter")
-            .arg(format!("--net={}", client.display()))
-            .args(["mariadb", "--no-defaults", "--host", &at.address.ip().to_string()])
-            .args(["--port", &at.address.port().to_string(), "--user", "root"])
-            .args(["--execute", statements])
-            .output()
-            .unwrap();
-        assert!(told.status.success(), "{told:?}");
+        mariadb(client, at, statements);
+        // Without the performance schema nothing is known.
+        assert_eq!(system.own_latency(at).unwrap(), None);
         let before = work(system, at, "page_writes");
         // The checkpoint of this question writes the pages of the new table.
         assert_eq!(system.pending(at).unwrap(), None);

@@ -93,6 +93,12 @@ const EXCEPTIONS: &[Exception] = &[
         why: "Ubuntu has Chromium as a snap alone",
         applies: is_ubuntu,
     },
+    Exception {
+        class: "not-installed",
+        what: "valkey-server",
+        why: "the distribution has no such package: Debian 12 has it among its backports alone",
+        applies: no_valkey,
+    },
 ];
 
 fn always() -> bool {
@@ -110,6 +116,12 @@ fn no_go() -> bool {
     };
     let programs = ["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"];
     programs.into_iter().find_map(version).is_none_or(|minor| minor < 21)
+}
+
+/// Whether the package sources of this machine have no Valkey, as `./test` asks them.
+fn no_valkey() -> bool {
+    let shown = Command::new("apt-cache").args(["show", "valkey-server"]).output();
+    !shown.is_ok_and(|output| output.status.success())
 }
 
 fn is_ubuntu() -> bool {

@@ -26,6 +26,7 @@ use tare_lab::PartError;
 use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId, first_address};
 use tare_lab::study::WorkloadSpec;
+use tare_stats::steady_state::{SteadyWindow, WINDOW_ROUNDS};
 
 use super::option_reader::OptionError;
 use super::printed::on_one_line;
@@ -40,7 +41,6 @@ mod options;
 mod output;
 mod protocol;
 mod server;
-mod steady;
 
 use connection::Connection;
 use options::{Options, Steady};
@@ -48,7 +48,6 @@ pub use output::OutputError;
 use output::Totals;
 use protocol::{Answer, Order};
 pub use server::{ServerError, serve};
-use steady::{SteadyWindow, WINDOW_ROUNDS};
 
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "fio",

@@ -1,8 +1,8 @@
 //! The options that a study may give fio, in fio's own words, checked before anything starts.
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
+use tare_stats::steady_state::WINDOW_ROUNDS;
 
-use super::steady::WINDOW_ROUNDS;
 use crate::option_reader::{OptionError, OptionReader, option};
 
 /// All options with their defaults.
@@ -81,7 +81,7 @@ pub(super) struct Options {
 pub(super) enum Steady {
     /// By fio's own criterion, such as `iops:5%`.
     Criterion { criterion: String, duration_s: u64, limit_s: u64 },
-    /// By the rule of SNIA ([`super::steady`]).
+    /// By the rule of SNIA ([`tare_stats::steady_state`]).
     Snia { round_s: u64, rounds_max: u64 },
 }
 

@@ -156,6 +156,11 @@ impl DataCache {
         entries
     }
 
+    /// Returns what the cache has of a key. Whether it is whole shows when it is taken.
+    pub fn entry(&self, key: &DataKey) -> Option<CachedData> {
+        read_manifest(&self.folder.join(key.id())).ok()
+    }
+
     /// Puts the data of a key into the new directory `to`. A damaged entry is removed.
     ///
     /// # Errors

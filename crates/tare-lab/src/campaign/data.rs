@@ -135,8 +135,8 @@ impl Campaign<'_, '_> {
 }
 
 /// Returns the workloads whose rows are written, the first of those that have the same, each with
-/// the seed of its rows.
-fn rows_to_write(study: &Study, seed: u64) -> Vec<(&WorkloadSpec, u64)> {
+/// the seed of its rows. `seed` is that of the study's run.
+pub fn rows_to_write(study: &Study, seed: u64) -> Vec<(&WorkloadSpec, u64)> {
     let all = &study.workloads;
     let is_first =
         |number: &usize| !all[..*number].iter().any(|other| all[*number].has_rows_of(other));

@@ -20,7 +20,7 @@ use crate::path::{self, PathSample};
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
-use crate::system::{BusyTime, LoopTimes, OwnCounts, System};
+use crate::system::{BusyTime, LoopTimes, OwnCounts, OwnLatency, System};
 
 /// The CPU accounts at an edge.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(super) struct Measured {
     probe_doubts: Vec<Doubt>,
     /// What the event loops of a polling system counted before the slice and after it.
     loops: Option<(LoopTimes, LoopTimes)>,
+    /// The latency inside a system that was asked for it, during the whole slice.
+    own_latency: Option<OwnLatency>,
     /// Whether the load went on around both readings of the accounts.
     under_load: bool,
 }
@@ -125,6 +127,15 @@ fn loop_times(running: &Running, system: &dyn System) -> Result<Option<LoopTimes
     let mut sum = Some(LoopTimes::default());
     for at in &running.endpoints {
         sum = sum.zip(system.loop_times(at)?).map(|(sum, one)| sum.plus(one));
+    }
+    Ok(sum)
+}
+
+/// Asks all instances for the latency inside them; `None` if the system does not tell it.
+fn own_latency(running: &Running, system: &dyn System) -> Result<Option<OwnLatency>, PartError> {
+    let mut sum = Some(OwnLatency::default());
+    for at in &running.endpoints {
+        sum = sum.zip(system.own_latency(at)?).map(|(sum, one)| sum.plus(&one));
     }
     Ok(sum)
 }
@@ -373,7 +384,8 @@ impl Campaign<'_, '_> {
             running.environment.thaw().map_err(SliceError::Thaw)?;
         }
         let work_before = background(running, system);
-        // Last before the load and first after it, so that it has little else than the load.
+        // Last before the load and first after it, so that both have little else than the load.
+        let latency_before = own_latency(running, system);
         let loops_before = loop_times(running, system);
         let (clock, refresh) = (self.parts.clock, &mut self.parts.refresh_accounts);
         let mut collected = Vec::new();
@@ -405,6 +417,10 @@ impl Campaign<'_, '_> {
             }
         });
         let loops = loops_before.and_then(|before| Ok((before, loop_times(running, system)?)));
+        let latency = latency_before.and_then(|before| {
+            let after = own_latency(running, system)?;
+            Ok(before.zip(after).map(|(before, after)| after.since(&before)))
+        });
         let work = work_before.and_then(|before| {
             let after = background(running, system)?;
             Ok(background::counters(&before, &after))
@@ -414,16 +430,21 @@ impl Campaign<'_, '_> {
         frozen.map_err(SliceError::Freeze)?;
         let (begin, end) = begin.zip(end).ok_or(SliceError::NoEdges)?;
         let (mut counters, mut probe_doubts) = (Vec::new(), Vec::new());
-        let failed = |error: PartError| {
+        let failed = |probe: &str, error: PartError| {
             let reason = error_line(&*error);
-            Doubt::ProbeFailed { probe: "background work".into(), reason }
+            Doubt::ProbeFailed { probe: probe.into(), reason }
         };
-        for one in collected.into_iter().chain([work.map_err(failed)]) {
+        let work = work.map_err(|error| failed("background work", error));
+        for one in collected.into_iter().chain([work]) {
             match one {
                 Ok(values) => counters.extend(values),
                 Err(doubt) => probe_doubts.push(doubt),
             }
         }
+        let own_latency = latency.unwrap_or_else(|error| {
+            probe_doubts.push(failed("latency inside the system", error));
+            None
+        });
         let loops = loops.unwrap_or_else(|error| {
             probe_doubts.push(Doubt::NoPollingAccount { reason: error_line(&*error) });
             (None, None)
@@ -435,6 +456,7 @@ impl Campaign<'_, '_> {
             counters,
             probe_doubts,
             loops: loops.0.zip(loops.1),
+            own_latency,
             under_load: self.parts.driver.loads_at_edges(),
         })
     }
@@ -486,7 +508,7 @@ pub(super) fn accounts(measured: Measured) -> Slice {
 
 /// Stores a measurement in a slice, as differences between the edges.
 fn fill(slice: &mut Slice, measured: Measured) {
-    let Measured { load, begin, end, counters, under_load, loops, .. } = measured;
+    let Measured { load, begin, end, counters, under_load, loops, own_latency, .. } = measured;
     let before = |part: &str| {
         let parts = begin.usage.layer_cpu_ns.iter();
         parts.filter(|(name, _)| name == part).map(|(_, ns)| *ns).sum::<u64>()
@@ -508,6 +530,8 @@ fn fill(slice: &mut Slice, measured: Measured) {
     slice.counters.extend(neighbour_counters(&begin.usage, &end.usage));
     if let Some((before, after)) = begin.counts.as_ref().zip(end.counts.as_ref()) {
         own_view::fill(slice, &after.since(before));
+    } else if let Some(latency) = own_latency {
+        own_view::fill_latency(slice, &latency);
     }
     slice.window_ns = load.window_ns;
     slice.account_ns = u64::try_from(end.at.saturating_sub(begin.at).as_nanos()).ok();
@@ -656,9 +680,10 @@ mod tests {
             vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];
         let load = SliceLoad::default();
         let (begin, end, probe_doubts) = (reading(), reading(), Vec::new());
-        let under_load = true;
-        let loops = None;
-        fill(&mut slice, Measured { load, begin, end, counters, probe_doubts, loops, under_load });
+        let (loops, own_latency, under_load) = (None, None, true);
+        let measured =
+            Measured { load, begin, end, counters, probe_doubts, loops, own_latency, under_load };
+        fill(&mut slice, measured);
         assert_eq!(slice.layer_cpu_ns, [("nvme target".to_string(), 1234)]);
         assert_eq!(slice.counters, [counter("disk_reads", 3.0)]);
     }
@@ -695,8 +720,17 @@ mod tests {
             let load = SliceLoad { window_ns: 25_000_000, ..SliceLoad::default() };
             let (begin, end) = (sample(100, 0), sample(126, 26_000_000));
             let (counters, probe_doubts) = (Vec::new(), Vec::new());
-            let loops = None;
-            let measured = Measured { load, begin, end, counters, probe_doubts, loops, under_load };
+            let (loops, own_latency) = (None, None);
+            let measured = Measured {
+                load,
+                begin,
+                end,
+                counters,
+                probe_doubts,
+                loops,
+                own_latency,
+                under_load,
+            };
             fill(&mut slice, measured);
             assert_eq!(slice.system_cpu_ns, system_cpu_ns);
             assert_eq!(slice.layer_cpu_ns[0].1, system_cpu_ns / 2);

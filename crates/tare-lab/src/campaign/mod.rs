@@ -44,6 +44,7 @@ use member::Member;
 pub(crate) use measure::empty as empty_slice;
 
 pub use climb::CLIMB_BUDGET_SHARE;
+pub use data::rows_to_write;
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{

@@ -17,7 +17,7 @@ use crate::campaign::{CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, TEARDOWN_GUESS
 use crate::environment::EnvironmentSpec;
 use crate::record::Phase;
 use crate::schedule::{cells, has_latency_phase};
-use crate::study::{AutoWindow, BudgetPart, DataStart, ScheduleKind, Study};
+use crate::study::{AutoWindow, BudgetPart, DataStart, ScheduleKind, Study, WorkloadSpec};
 
 /// The spare time of a part that is chosen for a budget, as a share of it: expected times are not
 /// exact, and a part that is too large gets one round less than it needs.
@@ -35,6 +35,11 @@ pub struct Conditions<'c> {
     pub absent: &'c [String],
     /// Returns the expected time from the start of an environment until the study's data is in it.
     pub start: &'c dyn Fn(&Study, &EnvironmentSpec) -> Duration,
+    /// Returns the expected time in which the load writes the study's data. It is part of `start`
+    /// unless the starts restore data.
+    pub load: &'c dyn Fn(&Study) -> Duration,
+    /// The workloads whose data the cache has; `None`: it has none of this study.
+    pub cached: Option<&'c [WorkloadSpec]>,
     /// Returns the expected time of a slice besides its lead-in and window.
     pub slice_extra: &'c dyn Fn(&Study) -> Duration,
     /// Returns whether the load of the study's driver goes on while accounts are read, and those
@@ -89,10 +94,13 @@ impl Forecast {
         let calibrated = calibrated.filter(|one| one.rate_per_s.is_none()).count();
         let window = schedule.window_at_rate().min(CALIBRATION_WINDOW_MAX);
         let calibration = slice_of(window) * CALIBRATION_SLICES * count(calibrated);
-        // The data that every start restores is written once, in the baseline.
+        // The data that every start restores is written once, in the baseline, or is there already.
+        let is_cached = conditions.cached.is_some_and(|cached| cached == study.workloads);
         let saved = match schedule.data {
-            DataStart::Restored => start_baseline + TEARDOWN_GUESS,
-            DataStart::Loaded => Duration::ZERO,
+            DataStart::Restored if !is_cached => {
+                start_baseline + (conditions.load)(study) + TEARDOWN_GUESS
+            }
+            _ => Duration::ZERO,
         };
         match schedule.kind {
             ScheduleKind::Slices => {

@@ -64,9 +64,31 @@ fn here(absent: &[String]) -> Conditions<'_> {
     Conditions {
         absent,
         start: &start,
+        load: &|_| LOAD,
+        cached: None,
         slice_extra: &|_| SLICE_EXTRA_GUESS,
         short_slices: &|study| study.driver == "fake",
     }
+}
+
+/// The load of restored data.
+const LOAD: Duration = Duration::from_secs(600);
+
+#[test]
+fn data_of_the_cache_is_not_loaded() {
+    let mut restored = study(hours(10.0));
+    let setup = |study: &Study, cached: Option<&[WorkloadSpec]>| {
+        Forecast::of(study, &Conditions { cached, ..here(&[]) }).setup
+    };
+    let loaded = setup(&restored, None);
+    restored.schedule.data = DataStart::Restored;
+    let workloads = restored.workloads.clone();
+    // Once in the baseline: its start, the load and its end.
+    let once = Duration::from_secs(2) + LOAD;
+    assert_eq!(setup(&restored, None), loaded + once);
+    assert_eq!(setup(&restored, Some(&workloads)), loaded);
+    // The data of other workloads, or of a part of them, is other data.
+    assert_eq!(setup(&restored, Some(&workloads[1..])), loaded + once);
 }
 
 fn hours(hours: f64) -> Duration {

@@ -226,6 +226,38 @@ fn device_names_lose_run_and_number() {
     assert_eq!(value(&seen, "system_net_lo_in_bytes"), None);
 }
 
+/// Two instances have a network namespace each; the second process of one of them counts once.
+#[test]
+fn namespaces_of_instances_are_summed() {
+    use std::os::unix::fs::symlink;
+    let host = Host::new();
+    let put = |host: &Host, pid: u32, bytes: u64| {
+        let line = format!("eth0: {bytes} 1 0 0 0 0 0 0 {bytes} 1 0 0 0 0 0 0\n");
+        host.put(&format!("proc/{pid}/net/dev"), &format!("Inter-|\n face |bytes\n{line}"));
+        host.put(&format!("proc/{pid}/net/snmp"), &format!("Tcp: OutSegs\nTcp: {bytes}\n"));
+        host.put(&format!("proc/{pid}/net/netstat"), "TcpExt: DelayedACKs\nTcpExt: 0\n");
+    };
+    for (pid, namespace) in [(7, 1), (8, 1), (9, 2), (10, 3)] {
+        put(&host, pid, 1_000);
+        let folder = host.0.path().join(format!("proc/{pid}/ns"));
+        fs::create_dir_all(&folder).unwrap();
+        symlink(format!("net:[{namespace}]"), folder.join("net")).unwrap();
+    }
+    let scope = scope(&[7, 8, 9], &[9, 10]);
+    let grow = |host: &Host| {
+        for (pid, bytes) in [(7, 1_300), (8, 1_300), (9, 1_050), (10, 1_007)] {
+            put(host, pid, bytes);
+        }
+    };
+    let seen = host.observe_scope("net_devices", "0", &scope, grow);
+    assert_eq!(value(&seen, "system_net_out_bytes"), Some(350.0));
+    assert_eq!(value(&seen, "system_net_eth0_out_bytes"), Some(350.0));
+    [7, 8, 9, 10].iter().for_each(|pid| put(&host, *pid, 1_000));
+    let seen = host.observe_scope("tcp", "0", &scope, grow);
+    assert_eq!(value(&seen, "system_tcp_segments_out"), Some(350.0));
+    assert_eq!(value(&seen, "client_tcp_segments_out"), Some(7.0));
+}
+
 #[test]
 fn reads_disk_below_data() {
     use std::os::unix::fs::MetadataExt;

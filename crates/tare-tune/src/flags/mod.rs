@@ -16,6 +16,7 @@ mod change;
 mod compare;
 mod compose;
 pub mod compose_file;
+pub mod compose_labels;
 mod container;
 mod docker;
 pub mod engine;

@@ -7,7 +7,7 @@ use tare_lab::environment::CpuPlan;
 use tare_lab::study::Study;
 use tare_tune::plan::Options;
 
-use super::{fit, interrupts};
+use super::{CampaignConfig, fit, interrupts};
 use crate::exit::{Exit, ExitWith};
 use crate::stream::warn;
 use crate::topology;
@@ -16,6 +16,23 @@ use crate::topology;
 /// CPUs are kept for interrupts, those of the tuner are, if it has tuned this host or will tune it
 /// for the study with `options`.
 pub(crate) fn of_study(study: &Study, options: &Options, state: &Path) -> anyhow::Result<CpuPlan> {
+    let (topology, plan) = divide(study, options, state)?;
+    for line in notes(&topology, &plan, study) {
+        warn(&line);
+    }
+    Ok(plan)
+}
+
+/// Divides them, and prints nothing about it.
+pub(crate) fn quietly(config: &CampaignConfig, state: &Path) -> anyhow::Result<CpuPlan> {
+    Ok(divide(&config.study, &config.plan_options, state)?.1)
+}
+
+fn divide(
+    study: &Study,
+    options: &Options,
+    state: &Path,
+) -> anyhow::Result<(CpuTopology, CpuPlan)> {
     let topology = topology::allowed_here()?;
     let mut spec = study.cpus.clone();
     if !spec.says_interrupts() {
@@ -24,10 +41,7 @@ pub(crate) fn of_study(study: &Study, options: &Options, state: &Path) -> anyhow
         spec.interrupts = interrupts.filter(|cpus| !cpus.is_empty());
     }
     let plan = cpus::plan(&topology, &spec).exit_with(Exit::Input)?;
-    for line in notes(&topology, &plan, study) {
-        warn(&line);
-    }
-    Ok(plan)
+    Ok((topology, plan))
 }
 
 /// Returns what makes a plan worse than it could be, one line each with what to write instead.

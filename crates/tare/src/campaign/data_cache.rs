@@ -17,12 +17,13 @@ use tare_host::error_line;
 use tare_host::exec::find;
 use tare_host::housekeeping::{Cleaned, Cleanup, Housekeeping};
 use tare_host::journal::Journal;
-use tare_lab::campaign::{CachedData, WantedData};
-use tare_lab::environment::DataSnapshot;
-use tare_lab::study::WorkloadSpec;
+use tare_lab::campaign::{CachedData, WantedData, instance_cpus, rows_to_write, system_cpus};
+use tare_lab::environment::{CpuPlan, DataSnapshot};
+use tare_lab::study::{DataStart, WorkloadSpec};
 use tare_std::units::{parse_bytes, rough_duration, thousands};
 
 use super::space::amount;
+use super::{CampaignConfig, fit};
 use crate::exit::{Exit, ExitWith};
 
 /// The directory of the cache, or `off`.
@@ -172,6 +173,34 @@ impl tare_lab::campaign::DataCache for StudyDataCache<'_> {
                 .push(format!("the data is not kept for later studies: {}", error_line(&error))),
         }
     }
+}
+
+/// Returns what the cache has of the data of a study that is to run; `None` if the study loads its
+/// data, or if only its start shows what the data depends on. `plan` divides the CPUs.
+///
+/// # Errors
+/// If a variable has a wrong value, or the CPUs cannot be divided.
+pub(crate) fn expected(
+    config: &CampaignConfig,
+    plan: impl FnOnce(&CampaignConfig) -> anyhow::Result<CpuPlan>,
+) -> anyhow::Result<Option<data_cache::CachedData>> {
+    let study = &config.study;
+    let restores = study.schedule.data == DataStart::Restored;
+    if !restores || study.schedule.without_data_cache || !study.hosts.is_empty() {
+        return Ok(None);
+    }
+    let (Some(cache), Some(system)) = (of_host()?, fit::known_system(study)) else {
+        return Ok(None);
+    };
+    let Some(driver) = tare_driver::find(&study.driver) else { return Ok(None) };
+    let plan = plan(config)?;
+    let instances = fit::instances_of_baseline(study, system.instances());
+    let study = config.sized(&plan, instances, &[]);
+    let cpus = instance_cpus(system_cpus(&study, &plan), system.instances().count);
+    let Some(baseline) = study.baseline_environment() else { return Ok(None) };
+    let rows = rows_to_write(&study, config.seed);
+    let wanted = WantedData { baseline, system: &*system, cpus, rows: &rows };
+    Ok(key(&wanted, driver).and_then(|key| cache.entry(&key)))
 }
 
 const SYSTEM: &str = "system";

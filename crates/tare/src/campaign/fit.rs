@@ -180,7 +180,7 @@ pub(super) fn copies_in(study: &Study, spec: &EnvironmentSpec) -> u64 {
 }
 
 /// Returns the system of a study, to read its needs; `None` if its options are invalid.
-fn known_system(study: &Study) -> Option<Box<dyn System>> {
+pub(crate) fn known_system(study: &Study) -> Option<Box<dyn System>> {
     let info = tare_system::find(&study.system.name)?;
     without_route(study, info).ok()
 }

@@ -18,6 +18,13 @@ pub struct Disk {
     /// Size of the file [default: 4G or a tenth of the free space, whichever is less]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<u64>,
+    /// Make the disk steady first: write it over in sequence, then at random in rounds of this length (a
+    /// minute if none is given) until five have the same rate
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60s", value_parser = round)]
+    pub steady: Option<Duration>,
+    /// Let --steady write more than 100 GB
+    #[arg(short, long, requires = "steady")]
+    pub yes: bool,
     /// Overwrite this block device, which must be PATH; all data on it is lost
     #[arg(long, value_name = "DEVICE")]
     pub destroy_data_on: Option<PathBuf>,
@@ -46,6 +53,12 @@ fn budget(text: &str) -> Result<Duration, String> {
     let budget = duration(text).map_err(|error| error.to_string())?;
     let enough = budget >= Duration::from_secs(5);
     enough.then_some(budget).ok_or_else(|| "the budget must be at least 5s".to_string())
+}
+
+fn round(text: &str) -> Result<Duration, String> {
+    let round = duration(text).map_err(|error| error.to_string())?;
+    let enough = round >= Duration::from_secs(1);
+    enough.then_some(round).ok_or_else(|| "a round takes at least 1s".to_string())
 }
 
 fn size(text: &str) -> Result<u64, String> {

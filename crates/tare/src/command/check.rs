@@ -142,7 +142,7 @@ fn measure(options: &Check, gate: &Rc<Gate>, state: &Path) -> anyhow::Result<(Pa
     };
     let stop = signals::stop_flag_with(live::restore)?;
     // A gate leaves out nothing for lack of time: it says how much more it needs.
-    study_plan::fit_budget(&mut config, false)?;
+    study_plan::fit_budget(&mut config, false, state)?;
     let (ending, left) = run::measure(&config, state, &stop)?;
     cleanup::warn_left(&left);
     let measured = match ending {

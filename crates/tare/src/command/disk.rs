@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use tare_disk::{
-    Doubt, EngineError, Figure, Kind, LoadReport, MeasureError, Options, Progress, Report, Target,
-    io_properties, measure,
+    Doubt, EngineError, Figure, Kind, LoadReport, MeasureError, Options, Progress, Report, Steady,
+    SteadyReport, Target, io_properties, measure,
 };
 use tare_env::inside::GuestInfo;
 use tare_host::device;
@@ -21,7 +21,7 @@ use tare_std::units::{nanoseconds, significant};
 
 use crate::cli::Disk;
 use crate::exit::{Exit, ExitWith};
-use crate::stream::write_file;
+use crate::stream::{say, write_file};
 use crate::{cleanup, inside, signals};
 
 pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -51,6 +51,7 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
         ))
         .exit_with(Exit::Usage);
     }
+    announce_steady(options, &target, writes)?;
     let stop = signals::stop_flag()?;
     let measured = match target.kind {
         Kind::Directory => measure_in_directory(options, &target, state, &stop),
@@ -115,20 +116,57 @@ fn measure_in_directory(
     report
 }
 
+/// Returns what to measure, without the file of a directory.
+fn plan(options: &Disk) -> Options {
+    let writes_max = if options.yes { u64::MAX } else { Steady::UNASKED_BYTES };
+    let steady = |round| Steady { round, writes_max };
+    Options {
+        file: None,
+        destroy: options.destroy_data_on.is_some(),
+        size_bytes: options.size,
+        budget: options.budget,
+        map: options.map.is_some(),
+        steady: options.steady.map(steady),
+        seed: options.seed,
+    }
+}
+
+/// Prints what making the disk steady costs, or refuses it before anything is written.
+fn announce_steady(options: &Disk, target: &Target, writes: bool) -> anyhow::Result<()> {
+    let plan = plan(options);
+    let Some(how) = plan.steady else { return Ok(()) };
+    if !writes {
+        return Err(anyhow::anyhow!(
+            "--steady writes, and {} is only read; name a directory, or a device with \
+             --destroy-data-on",
+            options.path.display()
+        ))
+        .exit_with(Exit::Usage);
+    }
+    let bytes = match tare_disk::size(target, &plan) {
+        Ok(bytes) => bytes,
+        Err(error) => return exit_of(error.into()).map(drop),
+    };
+    let needed = Steady::sequential_bytes(bytes);
+    if needed > how.writes_max {
+        return Err(anyhow::anyhow!(
+            "--steady would write {} GB in sequence, and then at random; flash wears with every \
+             byte, so pass --yes, or give a smaller --size",
+            needed / 1_000_000_000
+        ))
+        .exit_with(Exit::Usage);
+    }
+    say(&how.cost(bytes));
+    Ok(())
+}
+
 fn run_measurement(
     options: &Disk,
     target: &Target,
     file: Option<PathBuf>,
     stop: &AtomicBool,
 ) -> Result<Report, anyhow::Error> {
-    let options = Options {
-        file,
-        destroy: options.destroy_data_on.is_some(),
-        size_bytes: options.size,
-        budget: options.budget,
-        map: options.map.is_some(),
-        seed: options.seed,
-    };
+    let options = Options { file, ..plan(options) };
     let bar = progress_bar(options.budget);
     let mut show = |progress: &Progress| {
         let left = progress.budget.saturating_sub(progress.spent).as_secs();
@@ -240,6 +278,17 @@ fn print(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
         if report.loads.iter().any(|load| load.write) { " and written" } else { "" },
         report.spent_s,
     )?;
+    if let Some(SteadyReport { passes, round_s, rounds_per_s, written_bytes, seconds, .. }) =
+        &report.steady
+    {
+        writeln!(
+            out,
+            "made steady before: {passes} passes, and {} rounds of {round_s} s; {} MiB written, \
+             {seconds:.0} s",
+            rounds_per_s.len(),
+            written_bytes >> 20,
+        )?;
+    }
     writeln!(
         out,
         "\n{:<18}{:>11}  {:<22}{:>7}{:>13}",

@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
         return run_in_guest(&config, options, state, out, &stop);
     }
     if options.resume.is_none() {
-        study_plan::fit_budget(&mut config, options.budget.is_some())?;
+        study_plan::fit_budget(&mut config, options.budget.is_some(), state)?;
     }
     let state = inside::state_directory(&options.inside, state);
     let (ending, left) = run::measure(&config, state, &stop)?;

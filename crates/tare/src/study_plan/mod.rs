@@ -15,6 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tare_host::data_cache::CachedData;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::forecast;
 use tare_lab::schedule::has_latency_phase;
@@ -22,7 +23,7 @@ use tare_lab::study::{LoaderSpec, Study, WorkloadSpec, control_name};
 use tare_std::units::{duration, rough_duration};
 
 use crate::campaign::space::{self, DiskPlan};
-use crate::campaign::{CampaignConfig, absent, controls, cpu_plan};
+use crate::campaign::{CampaignConfig, absent, controls, cpu_plan, data_cache};
 use crate::exit::Exit;
 use crate::stream::say;
 use crate::topology;
@@ -33,7 +34,7 @@ pub(crate) use times::at_most;
 
 use conditioning::Conditioning;
 use resources::{CpuGroup, MemoryPlan};
-use times::{Part, conditions};
+use times::{Known, Part};
 
 /// Studies that are expected to take longer print their time at the start.
 const LONG_S: f64 = 2.0 * 3600.0;
@@ -67,6 +68,9 @@ pub(crate) struct StudyPlan {
     /// What the study does with its storage before it measures.
     #[serde(skip_serializing_if = "Option::is_none")]
     conditioning: Option<Conditioning>,
+    /// The data that the study takes from the cache of this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_data: Option<CachedPlan>,
     needs: Needs,
     /// Why the study cannot start here; empty if it can.
     obstacles: Vec<String>,
@@ -75,6 +79,22 @@ pub(crate) struct StudyPlan {
     not_known: Vec<String>,
     #[serde(skip)]
     exit: Exit,
+}
+
+/// Loaded data in the cache of this host.
+#[derive(Debug, Serialize)]
+struct CachedPlan {
+    bytes: u64,
+    /// How long ago it was loaded, and how long that took.
+    age_s: f64,
+    load_s: f64,
+}
+
+impl CachedPlan {
+    fn of(entry: &CachedData) -> Self {
+        let (age, load) = (entry.age(), entry.load_time());
+        Self { bytes: entry.bytes, age_s: age.as_secs_f64(), load_s: load.as_secs_f64() }
+    }
 }
 
 /// An environment of the plan.
@@ -107,18 +127,26 @@ struct WorkloadPlan {
 /// Leaves out of a study what has no time for enough rounds within its budget, if the budget was
 /// given on the command line. Says on standard error what is left out, and how long a long study
 /// takes.
-pub(crate) fn fit_budget(config: &mut CampaignConfig, budget_given: bool) -> anyhow::Result<()> {
-    let absent = absent::names(config)?;
+pub(crate) fn fit_budget(
+    config: &mut CampaignConfig,
+    budget_given: bool,
+    state: &Path,
+) -> anyhow::Result<()> {
+    let cached = data_cache::expected(config, |config| cpu_plan::quietly(config, state))?;
+    let known = Known {
+        absent: absent::names(config)?,
+        cached: cached.map(|_| config.study.workloads.clone()),
+    };
     if budget_given {
-        choose_part(&mut config.study, &absent);
+        choose_part(&mut config.study, &known);
     }
-    announcement(&config.study, &absent, budget_given).iter().for_each(|line| say(line));
+    announcement(&config.study, &known, budget_given).iter().for_each(|line| say(line));
     Ok(())
 }
 
 /// Replaces a study by the part of it that fits into its budget.
-fn choose_part(study: &mut Study, absent: &[String]) {
-    if let Some(mut part) = forecast::part_in_budget(study, &conditions(absent)) {
+fn choose_part(study: &mut Study, known: &Known) {
+    if let Some(mut part) = forecast::part_in_budget(study, &known.conditions()) {
         let budget = duration(part.schedule.budget);
         part.title = format!("{} (part for {budget})", part.title).trim_start().to_string();
         *study = part;
@@ -126,8 +154,8 @@ fn choose_part(study: &mut Study, absent: &[String]) {
 }
 
 /// Returns what a user should know about the time of a study before it starts; mostly nothing.
-fn announcement(study: &Study, absent: &[String], budget_given: bool) -> Vec<String> {
-    let part = Part::of(study, absent);
+fn announcement(study: &Study, known: &Known, budget_given: bool) -> Vec<String> {
+    let part = Part::of(study, known);
     let time = rough_duration(part.time());
     let mut lines = Vec::new();
     if let Some(left) = &study.budget_part {
@@ -153,7 +181,7 @@ fn announcement(study: &Study, absent: &[String], budget_given: bool) -> Vec<Str
             study.name,
             part.rounds,
             part.rounds_min,
-            times::budget_for(study, absent),
+            times::budget_for(study, known),
         ));
     }
     lines
@@ -174,14 +202,19 @@ impl StudyPlan {
                 absent.push(refused);
             }
         }
-        let mut names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
+        let names = absent.iter().map(|(name, _)| name.clone()).collect();
+        let cpus = cpu_plan::of_study(&config.study, &config.plan_options, state)?;
+        let found = data_cache::expected(config, |_| Ok(cpus.clone()))?;
+        let cached = found.is_some().then(|| config.study.workloads.clone());
+        let mut known = Known { absent: names, cached };
         if config.study.schedule.budget != whole.schedule.budget {
-            choose_part(&mut config.study, &names);
+            choose_part(&mut config.study, &known);
         }
         let study = &config.study;
+        let found = found.filter(|_| known.cached.as_ref() == Some(&study.workloads));
         let topology = topology::allowed_here()?;
-        let cpus = cpu_plan::of_study(study, &config.plan_options, state)?;
-        let without_room = controls::without_room(config, &names, &cpus, state)?;
+        let names = &mut known.absent;
+        let without_room = controls::without_room(config, names, &cpus, state)?;
         for without in absent::without_cpus(study, &cpus).into_iter().chain(without_room) {
             if !names.contains(&without.0) {
                 names.push(without.0.clone());
@@ -189,8 +222,8 @@ impl StudyPlan {
             }
         }
         let is_here = !elsewhere::has_hosts(study);
-        let memory = resources::memory(config, &names, &cpus).filter(|_| is_here);
-        let disk = is_here.then(|| space::disk(study, &names, state));
+        let memory = resources::memory(config, &known.absent, &cpus).filter(|_| is_here);
+        let disk = is_here.then(|| space::disk(study, &known.absent, state));
         let (mut obstacles, mut exit) = here::obstacles(config, &absent, &cpus)?;
         let lacks =
             [memory.as_ref().and_then(MemoryPlan::lack), disk.as_ref().and_then(DiskPlan::lack)];
@@ -202,8 +235,8 @@ impl StudyPlan {
             name: study.name.clone(),
             title: study.title.clone(),
             record: config.record.clone(),
-            time: times::this(study, whole, &names),
-            other_parts: times::other_parts(study, whole, quick, &names),
+            time: times::this(study, whole, &known),
+            other_parts: times::other_parts(study, whole, quick, &known),
             stop_width_percent: study.schedule.stop_width_percent,
             cpus: elsewhere::without_system(study, CpuGroup::of(&topology, &cpus)),
             loaders: study.loaders.iter().map(LoaderSpec::name).collect(),
@@ -212,7 +245,8 @@ impl StudyPlan {
             workloads: workloads(study, whole),
             memory,
             disk,
-            conditioning: Conditioning::of(study, &names),
+            conditioning: Conditioning::of(study, &known.absent),
+            cached_data: found.as_ref().map(CachedPlan::of),
             needs: Needs::of(study),
             obstacles,
             not_known: elsewhere::not_known(study),

@@ -24,10 +24,11 @@ fn plan(name: &str, budget: Option<Duration>) -> StudyPlan {
     let reason = |what: &str| (what.to_string(), format!("{what} cannot run here; install it"));
     let absent = [reason("f2fs"), reason("volume")];
     let names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
+    let known = Known { absent: names.clone(), cached: None };
     let mut part = whole.clone();
     if let Some(budget) = budget {
         part.schedule.budget = budget;
-        choose_part(&mut part, &names);
+        choose_part(&mut part, &known);
     }
     let cpus = cpus::plan(&topology(), &CpuSpec::default()).unwrap();
     let needed_bytes = 300 << 20;
@@ -36,8 +37,8 @@ fn plan(name: &str, budget: Option<Duration>) -> StudyPlan {
         name: part.name.clone(),
         title: part.title.clone(),
         record: PathBuf::from("out.tare"),
-        time: times::this(&part, &whole, &names),
-        other_parts: times::other_parts(&part, &whole, quick.as_ref(), &names),
+        time: times::this(&part, &whole, &known),
+        other_parts: times::other_parts(&part, &whole, quick.as_ref(), &known),
         stop_width_percent: part.schedule.stop_width_percent,
         cpus: CpuGroup::of(&topology(), &cpus),
         environments: environments(&part, &whole, &absent),
@@ -55,6 +56,7 @@ fn plan(name: &str, budget: Option<Duration>) -> StudyPlan {
             ..space::disk(&part, &names, Path::new("/var/lib/tare"))
         }),
         conditioning: Conditioning::of(&part, &names),
+        cached_data: None,
         needs: Needs::of(&part),
         obstacles: Vec::new(),
         exit: Exit::Success,
@@ -78,28 +80,28 @@ fn plans_match_golden_texts() {
 #[test]
 fn long_or_cut_studies_are_announced() {
     let whole = study::read("storage-options", false).unwrap().0;
-    let lines = announcement(&whole, &[], false);
+    let lines = announcement(&whole, &Known::default(), false);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("storage-options: up to "), "{lines:?}");
     assert!(lines[0].contains(" h, 10 rounds of 16 environments under "), "{lines:?}");
 
     let mut part = whole.clone();
     part.schedule.budget = Duration::from_secs(3600);
-    choose_part(&mut part, &[]);
-    let lines = announcement(&part, &[], true);
+    choose_part(&mut part, &Known::default());
+    let lines = announcement(&part, &Known::default(), true);
     assert!(part.title.ends_with("(part for 1h)"), "{}", part.title);
     assert_eq!(lines[1], "  left out, because there is no time for 8 rounds within --budget 1h:");
     assert!(lines.last().unwrap().contains("workloads: random write; sequential"), "{lines:?}");
 
     let mut short = whole;
     short.schedule.budget = Duration::from_secs(120);
-    choose_part(&mut short, &[]);
-    let lines = announcement(&short, &[], true);
+    choose_part(&mut short, &Known::default());
+    let lines = announcement(&short, &Known::default(), true);
     let last = lines.last().unwrap();
     assert!(last.contains("of at least 8 rounds; give --budget "), "{last}");
 
     let quick = study::read("quick", false).unwrap().0;
-    assert_eq!(announcement(&quick, &[], false), Vec::<String>::new());
+    assert_eq!(announcement(&quick, &Known::default(), false), Vec::<String>::new());
 }
 
 #[test]

@@ -175,6 +175,15 @@ fn resources(plan: &StudyPlan) -> Vec<Vec<String>> {
     if let Some(conditioning) = &plan.conditioning {
         rows.push(vec!["conditioning".into(), conditioning.text()]);
     }
+    if let Some(data) = &plan.cached_data {
+        let text = format!(
+            "{} from the cache, loaded {} ago in {:.1} s",
+            amount(data.bytes),
+            rough_duration(Duration::from_secs_f64(data.age_s)),
+            data.load_s
+        );
+        rows.push(vec!["data".into(), text]);
+    }
     rows.push(vec!["needs".into(), plan.needs.text()]);
     rows.push(vec!["record".into(), plan.record.display().to_string()]);
     rows

@@ -6,11 +6,12 @@ use serde::Serialize;
 use tare_lab::campaign::SLICE_EXTRA_GUESS;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::forecast::{Conditions, Forecast, part_in_budget};
-use tare_lab::study::Study;
+use tare_lab::study::{DataStart, Study, WorkloadSpec};
 use tare_std::units::{duration, rough_duration};
 
 use super::conditioning::{Conditioning, FILL_BYTES_PER_S};
 use super::is_guest;
+use crate::campaign::fit;
 use crate::campaign::space::file_bytes;
 
 /// Expected times from a start until the system answers, on a host with two CPUs.
@@ -51,9 +52,9 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(crate) fn of(study: &Study, absent: &[String]) -> Self {
-        let forecast = Forecast::of(study, &conditions(absent));
-        let runs = study.environments.iter().filter(|spec| !absent.contains(&spec.name));
+    pub(crate) fn of(study: &Study, known: &Known) -> Self {
+        let forecast = Forecast::of(study, &known.conditions());
+        let runs = study.environments.iter().filter(|spec| !known.absent.contains(&spec.name));
         Self {
             options: if study.quick.is_some() { "--quick".into() } else { "whole study".into() },
             seconds: forecast.whole(study).as_secs_f64(),
@@ -94,10 +95,27 @@ impl Part {
     }
 }
 
-/// Returns the conditions of a forecast on this host.
-pub(super) fn conditions(absent: &[String]) -> Conditions<'_> {
-    let short_slices = &has_short_slices;
-    Conditions { absent, start: &start_time, slice_extra: &slice_extra, short_slices }
+/// What is known of this host when the time of a study is forecast.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// Names of the environments that it cannot run.
+    pub(super) absent: Vec<String>,
+    /// The workloads whose data its cache has.
+    pub(super) cached: Option<Vec<WorkloadSpec>>,
+}
+
+impl Known {
+    /// Returns the conditions of a forecast on this host.
+    pub(super) fn conditions(&self) -> Conditions<'_> {
+        Conditions {
+            absent: &self.absent,
+            start: &start_time,
+            load: &load_of_saved_data,
+            cached: self.cached.as_deref(),
+            slice_extra: &slice_extra,
+            short_slices: &has_short_slices,
+        }
+    }
 }
 
 /// Whether the study's driver is built in. Only its load covers both readings of the accounts. That
@@ -129,20 +147,36 @@ fn start_time(study: &Study, spec: &EnvironmentSpec) -> Duration {
     };
     let own_storage = !matches!(spec.storage.kind.as_str(), "directory" | "rootfs" | "tmpfs");
     let slow = matches!(study.system.name.as_str(), "cassandra" | "scylla");
-    let rows: u64 = study.workloads.iter().map(|workload| workload.rows).sum();
-    let bytes = file_bytes(&study.workloads);
-    let load = rows as f64 / ROWS_PER_S as f64 + bytes as f64 / FILL_BYTES_PER_S as f64;
     let more = |wanted: bool, time: Duration| if wanted { time } else { Duration::ZERO };
     runtime
         + more(own_storage, START_STORAGE)
         + more(slow, START_SLOW_SYSTEM)
-        + Duration::from_secs_f64(load)
+        + more(!restores(study), load_time(study))
         + Conditioning::start_time(study)
 }
 
+/// Whether the starts of a study restore its data. Not every system can.
+fn restores(study: &Study) -> bool {
+    let can_save = || fit::known_system(study).is_some_and(|system| system.can_save_data());
+    study.schedule.data == DataStart::Restored && can_save()
+}
+
+/// Returns the expected time of the one load of data that the starts restore.
+fn load_of_saved_data(study: &Study) -> Duration {
+    if restores(study) { load_time(study) } else { Duration::ZERO }
+}
+
+/// Returns the expected time in which the load of a study writes its data.
+fn load_time(study: &Study) -> Duration {
+    let rows: u64 = study.workloads.iter().map(|workload| workload.rows).sum();
+    let bytes = file_bytes(&study.workloads);
+    let seconds = rows as f64 / ROWS_PER_S as f64 + bytes as f64 / FILL_BYTES_PER_S as f64;
+    Duration::from_secs_f64(seconds)
+}
+
 /// Returns the option that gives a study its least number of rounds: `--budget 2h`.
-pub(super) fn budget_for(study: &Study, absent: &[String]) -> String {
-    let forecast = Forecast::of(study, &conditions(absent));
+pub(super) fn budget_for(study: &Study, known: &Known) -> String {
+    let forecast = Forecast::of(study, &known.conditions());
     let time = forecast.time(study.schedule.rounds_min).as_secs_f64() * 1.05;
     // Whole minutes, so that the text is short.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
@@ -151,8 +185,8 @@ pub(super) fn budget_for(study: &Study, absent: &[String]) -> String {
 }
 
 /// Returns the planned study. `whole` is the study without `--budget`.
-pub(super) fn this(study: &Study, whole: &Study, absent: &[String]) -> Part {
-    let part = Part::of(study, absent);
+pub(super) fn this(study: &Study, whole: &Study, known: &Known) -> Part {
+    let part = Part::of(study, known);
     match study.schedule.budget {
         budget if budget == whole.schedule.budget => part,
         budget => part.with_budget(budget),
@@ -164,31 +198,31 @@ pub(super) fn other_parts(
     study: &Study,
     whole: &Study,
     quick: Option<&Study>,
-    absent: &[String],
+    known: &Known,
 ) -> Vec<Part> {
     let mut parts = Vec::new();
     let budget_given = study.schedule.budget != whole.schedule.budget;
     if budget_given {
-        parts.push(Part::of(whole, absent));
+        parts.push(Part::of(whole, known));
     }
     if let Some(quick) = quick.filter(|_| study.quick.is_none()) {
-        parts.push(Part::of(quick, absent));
+        parts.push(Part::of(quick, known));
     }
     if budget_given || study.quick.is_some() {
         return parts;
     }
-    let time = Forecast::of(whole, &conditions(absent)).whole(whole);
+    let time = Forecast::of(whole, &known.conditions()).whole(whole);
     for budget in EXAMPLES.into_iter().filter(|budget| *budget < time.mul_f64(0.8)) {
         let mut limited = whole.clone();
         limited.schedule.budget = budget;
-        let part = part_in_budget(&limited, &conditions(absent)).unwrap_or(limited);
-        parts.push(Part::of(&part, absent).with_budget(budget));
+        let part = part_in_budget(&limited, &known.conditions()).unwrap_or(limited);
+        parts.push(Part::of(&part, known).with_budget(budget));
     }
     parts
 }
 
 /// Returns the time of a study for a list: `up to 45 min`.
 pub(crate) fn at_most(study: &Study) -> (f64, String) {
-    let time = Forecast::of(study, &conditions(&[])).whole(study);
+    let time = Forecast::of(study, &Known::default().conditions()).whole(study);
     (time.as_secs_f64(), format!("up to {}", rough_duration(time)))
 }

@@ -18,7 +18,7 @@ use tare_testkit::cql::Connection;
 use tare_testkit::database::{Server, until};
 use tare_testkit::host_state;
 
-use crate::common::{run_in, stdout, tare};
+use crate::common::{run_in, stderr, stdout, tare};
 
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -73,6 +73,19 @@ impl Bed {
     /// Starts the database in a container of docker, at a published port.
     pub(crate) fn container(&self) -> Result<Container, String> {
         let name = format!("attach-test-{}", std::process::id());
+        self.import("docker", &name)?;
+        let container = Container { name, port: free_port() };
+        let published = format!("127.0.0.1:{}:9042", container.port);
+        let mut words = vec!["run", "-d", "--name", &container.name, "-p", &published];
+        words.extend([&container.name, "/tare", "db", "--data", "/data", "--smp", "1"]);
+        words.extend(["--listen", "0.0.0.0", "--insecure", "--overprovisioned", "yes"]);
+        docker(&words)?;
+        wait_for_database(container.port);
+        Ok(container)
+    }
+
+    /// Imports an image of an engine that has Tare's program alone.
+    fn import(&self, engine: &str, name: &str) -> Result<(), String> {
         let root = self.path().join("root");
         fs::create_dir_all(&root).unwrap();
         fs::copy(env!("CARGO_BIN_EXE_tare"), root.join("tare")).unwrap();
@@ -80,18 +93,30 @@ impl Bed {
         let packed =
             Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&tar).arg(".").status();
         assert!(packed.unwrap().success());
-        docker(&["import", tar.to_str().unwrap(), &name])?;
-        let container = Container { name, port: free_port() };
-        let published = format!("127.0.0.1:{}:9042", container.port);
-        let mut words = vec!["run", "-d", "--name", &container.name, "-p", &published];
-        words.extend([&container.name, "/tare", "db", "--data", "/data", "--smp", "1"]);
-        words.extend(["--listen", "0.0.0.0", "--insecure", "--overprovisioned", "yes"]);
-        docker(&words)?;
-        let port = container.port;
-        until("the container listens", || {
-            Connection::open((Ipv4Addr::LOCALHOST, port)).ok().filter(answers)
-        });
-        Ok(container)
+        run_engine(engine, &["import", tar.to_str().unwrap(), name]).map(drop)
+    }
+
+    /// Lets a compose program of an engine start the service `db`, the database at a published
+    /// port, from the file `shop/docker-compose.yml`.
+    pub(crate) fn compose(&self, engine: &'static str) -> Result<Compose, String> {
+        // A project of this name, and with it the container, is no other test's.
+        let project = format!("attachtest{}", std::process::id());
+        let image = format!("localhost/{project}:test");
+        self.import(engine, &image)?;
+        let port = free_port();
+        fs::create_dir_all(self.path().join("shop")).unwrap();
+        // The limit on files is the one that every host allows.
+        let file = format!(
+            "version: \"3\"\nservices:\n  db:\n    image: {image}\n    \
+             command: [/tare, db, --data, /data, --smp, '1', --listen, 0.0.0.0, --insecure, \
+             --overprovisioned, 'yes']\n    ports: ['127.0.0.1:{port}:9042']\n    \
+             ulimits: {{ nofile: 1024, nproc: 1024 }}\n"
+        );
+        fs::write(self.path().join("shop/docker-compose.yml"), file).unwrap();
+        let compose = Compose { engine, project, image, port, folder: self.path().into() };
+        compose.run(&["up", "-d"])?;
+        wait_for_database(port);
+        Ok(compose)
     }
 
     /// Starts a PostgreSQL, or returns `None` where it is not installed.
@@ -217,10 +242,15 @@ impl Database {
 
     /// Returns the names of its keyspaces.
     pub(crate) fn keyspaces(&self) -> Vec<Vec<u8>> {
-        let mut client = Connection::open((Ipv4Addr::LOCALHOST, self.port())).unwrap();
-        assert!(answers(&client));
-        client.keyspaces()
+        keyspaces(self.port())
     }
+}
+
+/// Returns the names of the keyspaces of a database.
+pub(crate) fn keyspaces(port: u16) -> Vec<Vec<u8>> {
+    let mut client = Connection::open((Ipv4Addr::LOCALHOST, port)).unwrap();
+    assert!(answers(&client));
+    client.keyspaces()
 }
 
 /// Sends STARTUP, and returns whether something answers.
@@ -257,11 +287,59 @@ impl Drop for Container {
     }
 }
 
-/// Moves this thread, and what it starts, into the network namespace of docker's engine, in which
-/// it publishes ports. The engine of a test may have one of its own.
-pub(crate) fn enter_network_of_engine() -> Result<(), String> {
-    let given = std::env::var("DOCKER_HOST").unwrap_or_default();
-    let socket = given.strip_prefix("unix://").unwrap_or("/var/run/docker.sock");
+/// A project of docker-compose or podman-compose. It ends with the test.
+pub(crate) struct Compose {
+    engine: &'static str,
+    project: String,
+    image: String,
+    pub(crate) port: u16,
+    folder: PathBuf,
+}
+
+impl Compose {
+    /// The compose file, from the directory of the test.
+    pub(crate) const FILE: &str = "shop/docker-compose.yml";
+
+    /// Runs a command of the compose program, from the directory above that of the project.
+    pub(crate) fn run(&self, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(format!("{}-compose", self.engine));
+        command.args(["-f", Self::FILE, "-p", &self.project]).args(words);
+        let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| error.to_string())?;
+        match output.status.success() {
+            true => Ok(stdout(&output)),
+            false => Err(stderr(&output)),
+        }
+    }
+
+    /// Returns whether each container of the project runs, was started when, and was never restarted.
+    pub(crate) fn state(&self) -> String {
+        let label = format!("label=com.docker.compose.project={}", self.project);
+        let all = run_engine(self.engine, &["ps", "-aq", "--filter", &label]).unwrap();
+        let format = "{{.State.Running}} {{.State.StartedAt}} {{.RestartCount}}";
+        let words: Vec<&str> = ["inspect", "-f", format].into_iter().chain(all.lines()).collect();
+        run_engine(self.engine, &words).unwrap()
+    }
+}
+
+impl Drop for Compose {
+    fn drop(&mut self) {
+        let _ = self.run(&["down", "-t", "1"]);
+        // podman-compose leaves it.
+        let _ = run_engine(self.engine, &["network", "rm", &format!("{}_default", self.project)]);
+        let _ = run_engine(self.engine, &["rmi", "-f", &self.image]);
+    }
+}
+
+/// Moves this thread, and what it starts, into the network namespace of an engine, in which it
+/// publishes ports. The engine of a test may have one of its own.
+pub(crate) fn enter_network_of_engine(engine: &str) -> Result<(), String> {
+    let (variable, usual) = match engine {
+        "podman" => ("CONTAINER_HOST", "/run/podman/podman.sock"),
+        _ => ("DOCKER_HOST", "/var/run/docker.sock"),
+    };
+    let given = std::env::var(variable).unwrap_or_default();
+    let socket = given.strip_prefix("unix://").unwrap_or(usual);
     let engine = UnixStream::connect(socket).map_err(|error| format!("{socket}: {error}"))?;
     let pid = socket_peercred(&engine).unwrap().pid.as_raw_nonzero();
     let network = fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
@@ -270,10 +348,14 @@ pub(crate) fn enter_network_of_engine() -> Result<(), String> {
 }
 
 fn docker(words: &[&str]) -> Result<String, String> {
-    let output = Command::new("docker").args(words).output().map_err(|error| error.to_string())?;
+    run_engine("docker", words)
+}
+
+fn run_engine(engine: &str, words: &[&str]) -> Result<String, String> {
+    let output = Command::new(engine).args(words).output().map_err(|error| error.to_string())?;
     match output.status.success() {
         true => Ok(stdout(&output)),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        false => Err(stderr(&output)),
     }
 }
 
@@ -357,6 +439,13 @@ impl Drop for UnitCgroup {
 
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until the database of a container answers.
+fn wait_for_database(port: u16) {
+    until("the container listens", || {
+        Connection::open((Ipv4Addr::LOCALHOST, port)).ok().filter(answers)
+    });
 }
 
 fn wait_for(port: u16) {

@@ -119,7 +119,7 @@ fn explain_finds_the_layers_of_a_container() {
 
 fn container_is_explained(test: &str) {
     let bed = Bed::new();
-    let container = match bed::enter_network_of_engine().and_then(|()| bed.container()) {
+    let container = match bed::enter_network_of_engine("docker").and_then(|()| bed.container()) {
         Ok(container) => container,
         Err(said) => return skip(test, Reason::unavailable("docker", &said)),
     };

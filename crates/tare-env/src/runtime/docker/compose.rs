@@ -1,17 +1,13 @@
 //! The container of a service of a compose file, by the labels that docker compose and
-//! podman-compose give to each container: the service, the directory of the project, and its files.
-//! The file itself is not read.
+//! podman-compose give to each container. The file itself is not read.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tare_host::error_line;
+use tare_tune::flags::compose_labels;
 
 use super::engine::{Engine, Kind, Labelled};
-
-const SERVICE: &str = "com.docker.compose.service";
-const FILES: &str = "com.docker.compose.project.config_files";
-const FOLDER: &str = "com.docker.compose.project.working_dir";
 
 /// Returns the engine and the name of the one running container of a service.
 pub(super) fn find(file: &Path, service: &str) -> Result<(&'static str, String), String> {
@@ -23,7 +19,8 @@ pub(super) fn find(file: &Path, service: &str) -> Result<(&'static str, String),
     let mut has_answered = false;
     for kind in [Kind::Docker, Kind::Podman] {
         let all = Engine::connect(kind).map_err(|error| error_line(&error)).and_then(|engine| {
-            engine.labelled(&format!("{SERVICE}={service}")).map_err(|error| error_line(&error))
+            let label = format!("{}={service}", compose_labels::SERVICE);
+            engine.labelled(&label).map_err(|error| error_line(&error))
         });
         match all {
             Ok(all) => {
@@ -65,10 +62,12 @@ fn choose(
 
 /// Returns whether a container was made from a compose file, given by its whole path.
 fn is_of(labels: &HashMap<String, String>, file: &Path) -> bool {
-    let folder = labels.get(FOLDER).map(PathBuf::from).unwrap_or_default();
-    let files = labels.get(FILES).map(String::as_str).unwrap_or_default();
-    let mut paths = files.split(',').map(|name| folder.join(name.trim()));
-    paths.any(|path| path == file || path.canonicalize().is_ok_and(|path| path == file))
+    let files = compose_labels::files(|name| labels.get(name).map(String::as_str)).into_iter();
+    let mut there = files.filter_map(|places| {
+        let first = places.into_iter().find(|place| place.exists());
+        first.and_then(|place| place.canonicalize().ok())
+    });
+    there.any(|path| path == file)
 }
 
 #[cfg(test)]
@@ -104,17 +103,25 @@ mod tests {
     fn files_are_compared_by_their_whole_paths() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
-        let file = folder.join("docker-compose.yml");
-        std::fs::write(&file, "services: {}\n").unwrap();
+        std::fs::create_dir(folder.join("shop")).unwrap();
+        let file = folder.join("shop/docker-compose.yml");
+        let above = folder.join("docker-compose.yml");
+        for file in [&file, &above] {
+            std::fs::write(file, "services: {}\n").unwrap();
+        }
         let labels = |files: &str| {
-            let pairs = [(FILES, files), (FOLDER, folder.to_str().unwrap())];
+            let shop = folder.join("shop");
+            let pairs =
+                [(compose_labels::FILES, files), (compose_labels::FOLDER, shop.to_str().unwrap())];
             pairs.map(|(name, value)| (name.to_string(), value.to_string())).into()
         };
-        // docker compose writes whole paths, podman-compose what it was called with.
         let whole = format!("/srv/other.yml,{}", file.display());
         for files in [whole.as_str(), "docker-compose.yml", "base.yml,./docker-compose.yml"] {
             assert!(is_of(&labels(files), &file), "{files}");
+            assert!(!is_of(&labels(files), &above), "{files}");
         }
+        // docker-compose and podman-compose write a path from where they were called.
+        assert!(is_of(&labels("shop/docker-compose.yml"), &file));
         assert!(!is_of(&labels("compose.yml"), &file));
         assert!(!is_of(&HashMap::new(), &file));
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::inspection::{Inspection, Object, is_empty};
 use super::secrets::{Secrets, is_secret};
 use crate::flags::compare::ENGINES_OWN;
+use crate::flags::compose_labels;
 
 /// Parts of `HostConfig` that options are made of, or that say nothing about a container of Linux.
 const KNOWN: [&str; 63] = [
@@ -618,10 +619,14 @@ impl<'a> Builder<'a> {
         }
         let labels = self.container.pairs("Config/Labels");
         let label = |name: &str| labels.iter().find(|(key, _)| *key == name).map(|(_, text)| *text);
-        if let Some(service) = label("com.docker.compose.service") {
-            let files = label("com.docker.compose.project.config_files").unwrap_or("compose.yaml");
+        if let Some(service) = label(compose_labels::SERVICE) {
+            // The last file overrides those before it.
+            let file =
+                compose_labels::files(label).pop().and_then(|places| places.into_iter().next());
+            let file = file.map_or("compose.yaml".into(), |file| file.display().to_string());
+            let file = crate::flags::quote::shell(&file);
             self.notes.push(format!(
-                "Compose made this container: tare tune flags --from {files} --object {service} \
+                "Compose made this container: tare tune flags --from {file} --object {service} \
                  prints the diff of its file."
             ));
         }

@@ -1,4 +1,6 @@
-//! When a disk is steady: the rule of SNIA's Solid State Storage Performance Test Specification.
+//! When a disk is steady: the rule of SNIA's Solid State Storage Performance Test Specification,
+//! version 2.0.2, in its definition of steady state
+//! (<https://www.snia.org/tech_activities/standards/curr_standards/pts>).
 //!
 //! The workload runs in rounds of equal length. It is steady once, in the last five rounds, the
 //! difference between the highest and the lowest rate is at most 20 % of their mean, and the line
@@ -6,23 +8,27 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// Rounds that are judged together.
-pub(super) const WINDOW_ROUNDS: usize = 5;
+pub const WINDOW_ROUNDS: usize = 5;
 /// Largest range of their rates, as a share of the mean.
-const RANGE_MAX: f64 = 0.2;
+pub const RANGE_MAX: f64 = 0.2;
 /// Largest rise or fall of the line through them, as a share of the mean.
-const SLOPE_MAX: f64 = 0.1;
+pub const SLOPE_MAX: f64 = 0.1;
 
 /// The last five rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct SteadyWindow {
-    range_share: f64,
-    slope_share: f64,
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SteadyWindow {
+    /// The highest less the lowest rate, over their mean.
+    pub range_share: f64,
+    /// By how much the line through them rises or falls, over their mean.
+    pub slope_share: f64,
 }
 
 impl SteadyWindow {
     /// Judges the last rounds. `None` with too few of them, or without operations.
-    pub(super) fn of(rates: &[f64]) -> Option<Self> {
+    pub fn of(rates: &[f64]) -> Option<Self> {
         let last = rates.last_chunk::<WINDOW_ROUNDS>()?;
         let rounds = WINDOW_ROUNDS as f64;
         let mean = last.iter().sum::<f64>() / rounds;
@@ -42,7 +48,8 @@ impl SteadyWindow {
         Some(Self { range_share: (high - low) / mean, slope_share: rise.abs() / mean })
     }
 
-    pub(super) fn is_steady(self) -> bool {
+    /// Returns whether the disk is steady.
+    pub fn is_steady(self) -> bool {
         self.range_share <= RANGE_MAX && self.slope_share <= SLOPE_MAX
     }
 }
