@@ -181,18 +181,7 @@ impl fmt::Display for Doubt {
                  slower; --steady writes it over until its rate stays"
             ),
             Self::NotSteady { rounds, last_rounds, writes_max } => {
-                write!(f, "random write: the disk did not become steady in {rounds} rounds")?;
-                if let Some(last) = last_rounds {
-                    write!(f, " ({last})")?;
-                }
-                match writes_max {
-                    Some(bytes) => write!(
-                        f,
-                        ": more than {} MB would have been written; --yes allows that",
-                        bytes / 1_000_000
-                    ),
-                    None => write!(f, ": no rate of it lasts"),
-                }
+                not_steady(f, *rounds, *last_rounds, *writes_max)
             }
             Self::NotSaturated { load, depth } => {
                 write!(f, "{load}: the rate still grew at depth {depth}, the largest")
@@ -203,5 +192,25 @@ impl fmt::Display for Doubt {
                  started in time: the disk was slower than at saturation"
             ),
         }
+    }
+}
+
+fn not_steady(
+    f: &mut fmt::Formatter<'_>,
+    rounds: usize,
+    last_rounds: Option<SteadyWindow>,
+    writes_max: Option<u64>,
+) -> fmt::Result {
+    write!(f, "random write: the disk did not become steady in {rounds} rounds")?;
+    if let Some(last) = last_rounds {
+        write!(f, " ({last})")?;
+    }
+    match writes_max {
+        Some(bytes) => write!(
+            f,
+            ": more than {} MB would have been written; --yes allows that",
+            bytes / 1_000_000
+        ),
+        None => write!(f, ": no rate of it lasts"),
     }
 }

@@ -22,7 +22,7 @@ use crate::doubt::Doubt;
 use crate::engine::{Engine, EngineError, Outcome, Pacing, Stream, Window};
 use crate::report::{Cell, Figure, Latency, LoadReport, Map, Point, Report, SteadyReport, VERSION};
 use crate::rules::{self, Step};
-use crate::steady::{self, Steady};
+use crate::steady::{self, Steady, WrittenDisk};
 use crate::target::{Kind, SIZE_MIN_BYTES, Target};
 use crate::throttle;
 
@@ -131,7 +131,7 @@ impl MeasureError {
     }
 }
 
-pub(crate) struct Session<'a> {
+struct Session<'a> {
     target: &'a Target,
     options: &'a Options,
     engine: Engine,
@@ -176,7 +176,7 @@ pub fn measure(
         None => None,
     };
     if writable && steady.is_none() {
-        session.doubt(Doubt::NotMadeSteady);
+        session.doubts.push(Doubt::NotMadeSteady);
     }
     session.evict(bytes);
 
@@ -327,32 +327,34 @@ struct GatheredPoint {
     unsent: u64,
 }
 
-impl Session<'_> {
-    /// Returns the bytes that were written so far.
-    pub(crate) fn written_bytes(&self) -> u64 {
+impl WrittenDisk for Session<'_> {
+    fn written_bytes(&self) -> u64 {
         self.moved.written_bytes
     }
 
-    pub(crate) fn doubt(&mut self, doubt: Doubt) {
-        self.doubts.push(doubt);
-    }
-
-    /// Writes the first bytes of the target in sequence.
-    pub(crate) fn write_over(&mut self, bytes: u64) -> Result<(), EngineError> {
+    fn write_over(&mut self, bytes: u64) -> Result<(), EngineError> {
         self.moved.written_bytes += self.engine.lay_out(bytes, None, self.stop)?;
         Ok(())
     }
 
-    /// Makes the disk steady. The budget does not run meanwhile.
-    fn make_steady(&mut self, how: Steady, bytes: u64) -> Result<SteadyReport, EngineError> {
-        let report = steady::make(self, how, bytes)?;
-        self.started += Duration::from_secs_f64(report.seconds);
-        Ok(report)
+    fn run_one(&mut self, stream: Stream, window: Window) -> Result<Outcome, EngineError> {
+        let mut outcomes = self.run(&[stream], window)?;
+        Ok(outcomes.swap_remove(0))
     }
 
-    pub(crate) fn report_progress(&mut self, what: String) {
+    fn report_progress(&mut self, what: String) {
         let spent = self.started.elapsed();
         (self.progress)(&Progress { what, spent, budget: self.options.budget });
+    }
+}
+
+impl Session<'_> {
+    /// Makes the disk steady. The budget does not run meanwhile.
+    fn make_steady(&mut self, how: Steady, bytes: u64) -> Result<SteadyReport, EngineError> {
+        let (report, doubt) = steady::make(self, how, bytes)?;
+        self.doubts.extend(doubt);
+        self.started += Duration::from_secs_f64(report.seconds);
+        Ok(report)
     }
 
     fn lay_out(&mut self, asked: u64, path: &Path) -> Result<u64, MeasureError> {
@@ -403,15 +405,6 @@ impl Session<'_> {
             }
         }
         Ok(outcomes)
-    }
-
-    pub(crate) fn run_one(
-        &mut self,
-        stream: Stream,
-        window: Window,
-    ) -> Result<Outcome, EngineError> {
-        let mut outcomes = self.run(&[stream], window)?;
-        Ok(outcomes.swap_remove(0))
     }
 
     /// Returns the shortest window for a rate under the limits in force.

@@ -2,9 +2,9 @@
 //! only what comes after hours of writing lasts.
 //!
 //! Method: that of the SNIA's Solid State Storage Performance Test Specification, version 2.0.2
-//! (<https://www.snia.org/tech_activities/standards/curr_standards/pts>). The whole range is written
-//! twice in sequence (workload independent preconditioning), then at random in rounds of the same
-//! length (workload dependent preconditioning), until five of them have the same rate
+//! (<https://www.snia.org/tech_activities/standards/curr_standards/pts>). The whole range is
+//! written twice in sequence (workload independent preconditioning), then at random in rounds of
+//! the same length (workload dependent preconditioning), until five of them have the same rate
 //! ([`SteadyWindow`]), at most 25 rounds.
 //!
 //! Limits: a range that is a part of the disk makes that part steady only, and nothing is erased
@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use tare_stats::steady_state::{SteadyWindow, WINDOW_ROUNDS};
 
 use crate::doubt::Doubt;
-use crate::engine::{EngineError, Pacing, Stream, Window};
-use crate::measure::Session;
+use crate::engine::{EngineError, Outcome, Pacing, Stream, Window};
 use crate::report::SteadyReport;
 
 /// How often the range is written in sequence.
@@ -66,12 +65,26 @@ impl Steady {
     }
 }
 
-/// Writes a range of so many bytes until the disk is steady. A disk that never is has a doubt.
+/// A disk that is written, with what sees it.
+pub(crate) trait WrittenDisk {
+    /// The bytes that were written so far.
+    fn written_bytes(&self) -> u64;
+
+    /// Writes the first bytes of the target in sequence.
+    fn write_over(&mut self, bytes: u64) -> Result<(), EngineError>;
+
+    /// Writes for a while.
+    fn run_one(&mut self, stream: Stream, window: Window) -> Result<Outcome, EngineError>;
+
+    fn report_progress(&mut self, what: String);
+}
+
+/// Writes a range of so many bytes until the disk is steady. One that never is has a doubt.
 pub(crate) fn make(
-    session: &mut Session<'_>,
+    session: &mut impl WrittenDisk,
     how: Steady,
     bytes: u64,
-) -> Result<SteadyReport, EngineError> {
+) -> Result<(SteadyReport, Option<Doubt>), EngineError> {
     let began = Instant::now();
     let before = session.written_bytes();
     let mut report = SteadyReport { round_s: how.round.as_secs_f64(), ..SteadyReport::default() };
@@ -83,20 +96,20 @@ pub(crate) fn make(
     let pacing = Pacing::Closed { depth: DEPTH };
     let stream = Stream { write: true, random: true, block: BLOCK_BYTES, pacing };
     let window = Window { most: how.round, until_steady: false, longer: Duration::ZERO };
-    // A part writes no more than writing in sequence does, and a round as many times the part, or as
-    // much as the largest one so far.
+    // A part writes no more than writing in sequence does, and a round as many times the part, or
+    // as much as the largest one so far.
     let in_sequence = session.written_bytes() - before;
     let part = Window { most: how.round / PARTS, ..window };
     let part_bytes = in_sequence as f64 * part.most.as_secs_f64() / began.elapsed().as_secs_f64();
-    let has_room = |session: &Session<'_>, bytes: f64| {
-        (session.written_bytes() - before) as f64 + bytes <= how.writes_max as f64
+    let has_room = |written_bytes: u64, bytes: f64| {
+        (written_bytes - before) as f64 + bytes <= how.writes_max as f64
     };
     let mut largest = f64::INFINITY;
-    if has_room(session, part_bytes) {
+    if has_room(session.written_bytes(), part_bytes) {
         largest = session.run_one(stream, part)?.bytes_all as f64 * f64::from(PARTS);
     }
     for round in 1..=ROUNDS_MAX {
-        if !has_room(session, largest) {
+        if !has_room(session.written_bytes(), largest) {
             break;
         }
         session.report_progress(format!("making the disk steady: round {round}"));
@@ -111,13 +124,12 @@ pub(crate) fn make(
     }
     report.written_bytes = session.written_bytes() - before;
     report.seconds = began.elapsed().as_secs_f64();
-    if !report.is_steady {
-        let rounds = report.rounds_per_s.len();
-        let is_cut = rounds < ROUNDS_MAX as usize;
-        let writes_max = is_cut.then_some(how.writes_max);
-        session.doubt(Doubt::NotSteady { rounds, last_rounds: report.last_rounds, writes_max });
-    }
-    Ok(report)
+    let rounds = report.rounds_per_s.len();
+    let is_cut = rounds < ROUNDS_MAX as usize;
+    let writes_max = is_cut.then_some(how.writes_max);
+    let doubt = Doubt::NotSteady { rounds, last_rounds: report.last_rounds, writes_max };
+    let doubt = (!report.is_steady).then_some(doubt);
+    Ok((report, doubt))
 }
 
 #[cfg(test)]

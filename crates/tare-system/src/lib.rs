@@ -28,6 +28,7 @@ pub mod own_rows;
 mod postgres;
 mod readiness;
 mod redis;
+mod redis_answers;
 mod redis_latency;
 mod saved_data;
 mod scylla;

@@ -155,7 +155,7 @@ const PURGE: &str = "SELECT VARIABLE_VALUE, @@innodb_purge_batch_size \
 const BACKGROUND: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN \
     ('Innodb_buffer_pool_pages_flushed', 'Innodb_buffer_pool_wait_free')";
 /// Statements of all sessions, but those of Tare, and the sum of their times, from ps to ns
-/// (<https://mariadb.com/kb/en/performance-schema-events_statements_summary_global_by_event_name-table/>).
+/// (the performance schema of MariaDB, `events_statements_summary_global_by_event_name`).
 const STATEMENTS_TIMED: &str = "SELECT COALESCE(SUM(COUNT_STAR), 0), \
     COALESCE(SUM(SUM_TIMER_WAIT), 0) DIV 1000 \
     FROM performance_schema.events_statements_summary_global_by_event_name \

@@ -24,6 +24,7 @@ use tare_lab::system::{BackgroundWork, Instances, OwnLatency, System};
 use super::certificate::{CERTIFICATE_FILE, KEY_FILE, ServerCertificate};
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
+use super::redis_answers::{bulk, count, element, pairs};
 use super::saved_data::{self, DataCheck, DataFiles, DataStamp, ProgramVersion};
 use super::starter::StartPlan;
 use super::{SystemInfo, TlsSupport, instances, redis_latency};
@@ -387,38 +388,6 @@ pub(crate) fn remove_keys(
             return Ok(());
         }
     }
-}
-
-/// Reads a line with a number, such as `*2` or `:1`.
-pub(super) fn count(line: &mut SystemConnection, sign: char) -> Result<u64, ClientRouteError> {
-    let head = line.line()?;
-    let number = head.strip_prefix(sign).and_then(|number| number.parse().ok());
-    number.ok_or_else(|| line.unexpected_answer(head))
-}
-
-/// Reads a bulk string in an array, with its end.
-pub(super) fn element(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
-    let text = bulk(line)?;
-    line.line()?;
-    Ok(text)
-}
-
-/// Reads a bulk string: `$LENGTH`, then so many bytes and a line's end.
-fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
-    let head = line.line()?;
-    let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
-    let Some(length): Option<usize> = length else { return Err(line.unexpected_answer(head)) };
-    let bytes = line.bytes(length)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Reads the lines `name:value` of `INFO`.
-pub(super) fn pairs(info: &str) -> Vec<(String, String)> {
-    let pair = |line: &str| {
-        let (name, value) = line.trim().split_once(':')?;
-        Some((name.to_string(), value.to_string()))
-    };
-    info.lines().filter(|line| !line.starts_with('#')).filter_map(pair).collect()
 }
 
 fn busy(info: &[(String, String)]) -> Option<String> {

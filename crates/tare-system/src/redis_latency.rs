@@ -10,7 +10,7 @@
 use tare_lab::system::OwnLatency;
 
 use super::client_route::{ClientRouteError, SystemConnection};
-use super::redis::{count, element, pairs};
+use super::redis_answers::{count, element, pairs};
 
 /// The first words of commands that are no load.
 const NO_LOAD: [&str; 8] =

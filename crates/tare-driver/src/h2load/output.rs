@@ -1,5 +1,5 @@
-//! Reads h2load's output and its log of requests (`--log-file`), which has a line with start, status
-//! and duration for each. The log can be cut exactly.
+//! Reads h2load's output and its log of requests (`--log-file`), which has a line with start,
+//! status and duration for each. The log can be cut exactly.
 //! <https://nghttp2.org/documentation/h2load.1.html>
 
 use std::collections::BTreeMap;

@@ -18,8 +18,8 @@ pub struct Disk {
     /// Size of the file [default: 4G or a tenth of the free space, whichever is less]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<u64>,
-    /// Make the disk steady first: write it over in sequence, then at random in rounds of this length (a
-    /// minute if none is given) until five have the same rate
+    /// Make the disk steady first: write it over in sequence, then at random in rounds of this
+    /// length (a minute if none is given) until five have the same rate
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60s", value_parser = round)]
     pub steady: Option<Duration>,
     /// Let --steady write more than 100 GB

@@ -312,7 +312,8 @@ impl Compose {
         }
     }
 
-    /// Returns whether each container of the project runs, was started when, and was never restarted.
+    /// Returns of each container of the project whether it runs, when it was started, and how often
+    /// it was restarted.
     pub(crate) fn state(&self) -> String {
         let label = format!("label=com.docker.compose.project={}", self.project);
         let all = run_engine(self.engine, &["ps", "-aq", "--filter", &label]).unwrap();
