@@ -394,7 +394,7 @@ kubernetes_kubelet() {
         --hostname-override="$node" --root-dir="$node_dir/kubelet" --cert-dir="$node_dir/pki/kubelet" \
         --node-ip="$node_address"
     kubernetes_wait "kubelet$node_log" "$kubernetes_pid" 1200 kubernetes_node_ready "$node" || return 1
-    kubernetes_run "kube-proxy$node_log" "$bin/kube-proxy" --kubeconfig="$2" --proxy-mode=iptables \
+    kubernetes_run "kube-proxy$node_log" "$bin/kube-proxy" --kubeconfig="$2" --proxy-mode="${TARE_KUBERNETES_PROXY:-iptables}" \
         --hostname-override="$node" --conntrack-max-per-core=0 \
         --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0 \
         --bind-address=127.0.0.1 --metrics-bind-address=127.0.0.1:10249
