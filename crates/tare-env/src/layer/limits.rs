@@ -23,7 +23,7 @@ use tare_host::block::Disk;
 use tare_host::cgroup::{Bandwidth, Cgroup, CgroupError, DeviceLimit};
 use tare_host::exec::{self, Command, ExecError};
 use tare_host::{RUN_VARIABLE, error_line};
-use tare_lab::environment::{CpuPlan, EnvironmentSpec, LayerState};
+use tare_lab::environment::{AS_FOUND, CpuPlan, EnvironmentSpec, LayerState};
 use tare_lab::layer::{Cpu, Limit, Limits, Quota};
 
 use super::Layers;
@@ -238,6 +238,14 @@ pub(crate) fn read(
         LayerState { layer, wanted: value.to_string(), found, in_force }
     })
     .collect()
+}
+
+/// Reads how the kernel treats the memory of a container of a pod below its limit, which the kubelet
+/// alone decides (its gate `MemoryQoS`, which needs cgroup v2).
+pub(crate) fn read_memory_qos(group: &Cgroup) -> LayerState {
+    let found = group.memory_qos();
+    let found = found.map_or_else(|error| error_line(&error), |found| found.to_string());
+    LayerState { layer: "memory.qos".into(), wanted: AS_FOUND.into(), found, in_force: true }
 }
 
 /// Returns the value of a limit's file, and whether it is the wanted one.

@@ -263,12 +263,6 @@ fn nodes_that_cannot_be_hosts_are_one_line() {
     check("kubernetes:n1,kubernetes:n1", 3, "named twice");
     let bridge = "this host, whose own packets do not pass the rules that publish a port";
     check(&format!("kubernetes:{}", case.node), 4, bridge);
-    case.study_with_pod(1);
-    check(
-        &format!("kubernetes:{}", case.node),
-        3,
-        "environment \"pod\" is a pod, which is on the node",
-    );
 }
 
 /// The environments of a cluster of Cassandra.

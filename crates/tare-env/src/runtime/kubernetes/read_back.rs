@@ -54,7 +54,7 @@ impl Pod {
         let group = system.group.as_ref();
         states.push(read_cgroup(&spec.cgroup.to_string(), group, wanted_class, &pod.uid));
         states.push(read_weight(group, cpus));
-        states.push(read_memory_qos(group));
+        states.extend(group.map(limits::read_memory_qos));
         let read_only = rootfs::root_is_read_only(&system.mount_table());
         let found = match read_only {
             Some(true) => "read-only",
@@ -153,18 +153,6 @@ fn read_weight(group: Option<&Cgroup>, cpus: Cpus) -> LayerState {
     });
     let found = found.map_or_else(|error| error_line(&error), |found| format!("{file} {found}"));
     system::state(WEIGHT, wanted, found, in_force)
-}
-
-/// Reads how the kernel treats the container's memory below its limit, which the kubelet alone
-/// decides (its gate `MemoryQoS`, which needs cgroup v2).
-fn read_memory_qos(group: Option<&Cgroup>) -> LayerState {
-    let found = group.map(Cgroup::memory_qos);
-    let found = match found {
-        Some(Ok(found)) => found.to_string(),
-        Some(Err(error)) => error_line(&error),
-        None => "no cgroup".into(),
-    };
-    system::state("memory.qos", "as the kubelet sets it", found, true)
 }
 
 /// Returns the weights of v2 that runtimes convert shares to: the linear one of older versions, and
