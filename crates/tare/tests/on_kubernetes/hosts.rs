@@ -263,6 +263,8 @@ fn nodes_that_cannot_be_hosts_are_one_line() {
     check("kubernetes:n1,kubernetes:n1", 3, "named twice");
     let bridge = "this host, whose own packets do not pass the rules that publish a port";
     check(&format!("kubernetes:{}", case.node), 4, bridge);
+    case.study_with_pod(1);
+    check("ssh:db2", 3, "is a pod, and ssh:db2 is not reached as a node of a cluster");
 }
 
 /// The environments of a cluster of Cassandra.
