@@ -18,7 +18,9 @@ pub(crate) fn of_namespace(namespace: &Namespace) -> Option<String> {
     let name = namespace.metadata.name.as_deref().unwrap_or_default();
     (!messages.is_empty()).then(|| {
         let messages = messages.join(" ");
-        format!("the cluster says: {messages} (kubectl describe pods --namespace {name} tells more)")
+        format!(
+            "the cluster says: {messages} (kubectl describe pods --namespace {name} tells more)"
+        )
     })
 }
 

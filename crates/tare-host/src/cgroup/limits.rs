@@ -154,9 +154,8 @@ impl Cgroup {
         let high = self.memory_high()?;
         let folder = self.folder("memory")?;
         // "max" protects all of it.
-        let bytes = |file| {
-            read(&folder.join(file)).map(|text| text.trim().parse().unwrap_or(u64::MAX))
-        };
+        let bytes =
+            |file| read(&folder.join(file)).map(|text| text.trim().parse().unwrap_or(u64::MAX));
         Ok(MemoryQos { min: bytes("memory.min")?, low: bytes("memory.low")?, high })
     }
 
