@@ -329,7 +329,7 @@ kubernetes_configure() {
 kubernetes_configure_node() {
     kubernetes_of "$1"
     dir=$node_dir
-    mkdir -p "$dir/cni" "$dir/kubelet" "$dir/pki"
+    mkdir -p "$dir/cni" "$dir/containerd" "$dir/kubelet" "$dir/pki"
     manager=${TARE_KUBERNETES_CPU_MANAGER:-static}
     [ "$1" = 1 ] || manager=none
     masquerade=true
@@ -410,6 +410,8 @@ kubernetes_start() {
         [ ! -d "$cgroup" ] || fail "this machine has the cgroup $cgroup, so a kubelet runs on it"
     done
     kubernetes_dir=$(mktemp -d "/tmp/tare-kubernetes-$$.XXXXXX")
+    # The users of a pod with a user namespace pass it on the way to their files.
+    chmod 711 "$kubernetes_dir"
     kubernetes_hold 1 || return 1
     kubernetes_address || return 1
     for number in $(seq 2 "$kubernetes_nodes"); do

@@ -243,8 +243,11 @@ pub(crate) fn read(
 /// Reads how the kernel treats the memory of a container of a pod below its limit, which the kubelet
 /// alone decides (its gate `MemoryQoS`, which needs cgroup v2).
 pub(crate) fn read_memory_qos(group: &Cgroup) -> LayerState {
-    let found = group.memory_qos();
-    let found = found.map_or_else(|error| error_line(&error), |found| found.to_string());
+    let found = match group.memory_qos() {
+        Ok(found) => found.to_string(),
+        Err(CgroupError::NoFile { .. }) => "none, as on every cgroup of version 1".into(),
+        Err(error) => error_line(&error),
+    };
     LayerState { layer: "memory.qos".into(), wanted: AS_FOUND.into(), found, in_force: true }
 }
 
