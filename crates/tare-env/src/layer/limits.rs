@@ -240,7 +240,7 @@ pub(crate) fn read(
     .collect()
 }
 
-/// Reads how the kernel treats the memory of a container of a pod below its limit, which the kubelet
+/// Reads how the kernel treats the memory of a pod's container below its limit, which the kubelet
 /// alone decides (its gate `MemoryQoS`, which needs cgroup v2).
 pub(crate) fn read_memory_qos(group: &Cgroup) -> LayerState {
     let found = match group.memory_qos() {

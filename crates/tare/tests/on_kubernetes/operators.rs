@@ -1,5 +1,5 @@
-//! Operators of a cluster that tune the node: what they set is theirs. Their pods are stand-ins that
-//! have the names of the real ones and do nothing.
+//! Operators of a cluster that tune the node: what they set is theirs. Their pods are stand-ins
+//! that have the names of the real ones and do nothing.
 
 use serde_json::json;
 
