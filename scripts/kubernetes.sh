@@ -1,4 +1,4 @@
-# A private Kubernetes cluster for tests, of one node or of two. Sourced by ./test; `scripts/kubernetes`
+# A private Kubernetes cluster for tests, of one to four nodes. Sourced by ./test; `scripts/kubernetes`
 # runs it by hand.
 #
 # etcd, containerd, runc and the plug-ins of CNI are the distribution's. The programs of Kubernetes are
@@ -6,22 +6,26 @@
 # node has a network namespace and a mount namespace of its own, with the state of all in one directory.
 # The cgroup /kubepods is on the host, because the tests read pods there.
 #
-# The second node is for loaders and for systems on several hosts: a kubelet, containerd and kube-proxy,
-# with its pods in a cgroup of its own, and its own state directory of Tare. A veth pair links the nodes,
-# and each routes the pods of the other through it. Both have the CPUs and the kernel of this machine.
+# The other nodes are for loaders and for systems on several hosts: each has a kubelet, containerd and
+# kube-proxy, its pods in a cgroup of its own, and its own state directory of Tare. A veth pair links it to
+# the first node, which routes between all of them. All have the CPUs and the kernel of this machine.
 
-kubernetes_version=v1.34.1
-kubernetes_sum=h1:F3p8dtpv+i8zQoebZeK5zBqM1g9x1aIdnA5vthvcuUk=
+kubernetes_version=${TARE_KUBERNETES_VERSION:-v1.34.1}
+# The sums of its module: this version and the two before, to which Tare promises to be compatible.
+case $kubernetes_version in
+v1.34.1) kubernetes_sum=h1:F3p8dtpv+i8zQoebZeK5zBqM1g9x1aIdnA5vthvcuUk= ;;
+v1.33.5) kubernetes_sum=h1:uf0/5VVQodYf61FudCbwtWjg5ApQcKKA7mwanTLjxyw= ;;
+v1.32.9) kubernetes_sum=h1:w4Zv/2dVwQKUqCZOSBnMzjMYZQ33TNuSZvbkJ9HEaGE= ;;
+*) kubernetes_sum="" ;; # the build refuses it
+esac
 kubernetes_cache=/var/cache/tare/kubernetes
 kubernetes_programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
-kubernetes_node=tare-node # the node's name
-kubernetes_second=tare-second # that of the second node
-kubernetes_nodes=1        # 2 starts it
+kubernetes_names="tare-node tare-second tare-third tare-fourth" # of the nodes
+kubernetes_nodes=1          # how many of them are started
 kubernetes_dir=""         # /tmp/tare-kubernetes-PID.XXXXXX with the script's PID
 kubernetes_netns=""       # the first node's network namespace: /proc/PID/ns/net
 kubernetes_pids=""
-kubernetes_holder=""        # the processes that hold the namespaces of the nodes
-kubernetes_second_holder=""
+kubernetes_holders=""       # the processes that hold the namespaces of the nodes
 kubernetes_command=""
 kubernetes_build_pid=""
 
@@ -132,15 +136,11 @@ $missing"
 # kubernetes_of NUMBER: sets what belongs to a node: its name, the process that holds its namespaces, its
 # directory, its address, the network of its pods, the cgroup above those, and the end of its logs' names.
 kubernetes_of() {
+    node=$(printf '%s\n' "$kubernetes_names" | cut -d ' ' -f "$1")
+    node_holder=$(printf '%s\n' "$kubernetes_holders" | cut -d ' ' -f "$1")
     case $1 in
-    1)
-        node=$kubernetes_node node_holder=$kubernetes_holder node_dir=$kubernetes_dir
-        node_cgroup=/ node_log=""
-        ;;
-    2)
-        node=$kubernetes_second node_holder=$kubernetes_second_holder node_dir=$kubernetes_dir/second
-        node_cgroup=/kubepods-tare-second node_log=-second
-        ;;
+    1) node_dir=$kubernetes_dir node_cgroup=/ node_log="" ;;
+    *) node_dir=$kubernetes_dir/node-$1 node_cgroup=/kubepods-$node node_log=-$1 ;;
     esac
     node_address=192.0.2.$1
     node_pods=10.244.$(($1 - 1)).0/24
@@ -156,13 +156,13 @@ kubernetes_hold() {
     setsid setpriv --pdeathsig KILL unshare --net --mount --propagation slave sh -ec '
         for own in $2; do mount --no-mtab -t tmpfs tare-kubernetes "$own"; done
         ip link set lo up
-        # The end of the second node is linked to the first one later.
+        # The end of another node is linked to the first one later.
         if [ "$3" = 1 ]; then
             ip link add tare-node0 type veth peer name tare-node1
             ip link set tare-node1 up
         else
-            mkdir -p "$1/second/tare"
-            mount --no-mtab --bind "$1/second/tare" /var/lib/tare
+            mkdir -p "$1/node-$3/tare"
+            mount --no-mtab --bind "$1/node-$3/tare" /var/lib/tare
         fi
         echo 1 >/proc/sys/net/ipv4/ip_forward
         readlink /proc/self/ns/net >"$1/netns-$3.part"
@@ -170,10 +170,8 @@ kubernetes_hold() {
         exec sleep infinity
     ' sh "$kubernetes_dir" "$hidden" "$1" >"$kubernetes_dir/holder-$1.log" 2>&1 &
     holder=$!
-    case $1 in
-    1) kubernetes_holder=$holder kubernetes_netns=/proc/$holder/ns/net ;;
-    2) kubernetes_second_holder=$holder ;;
-    esac
+    [ "$1" != 1 ] || kubernetes_netns=/proc/$holder/ns/net
+    kubernetes_holders="${kubernetes_holders:+$kubernetes_holders }$holder"
     kubernetes_wait "holder-$1" "$holder" 100 test -e "$kubernetes_dir/netns-$1"
 }
 
@@ -184,21 +182,25 @@ kubernetes_ip() {
     nsenter --net="/proc/$node_holder/ns/net" ip "$@"
 }
 
-# kubernetes_address NUMBER: gives a node the address that pods and kubelet use, and a default route, which
-# kubelet wants.
+# Gives the first node the address that pods and kubelet use, and a default route, which kubelet wants.
 kubernetes_address() {
-    kubernetes_of "$1"
-    kubernetes_ip "$1" address add "$node_address/24" dev tare-node0 &&
-        kubernetes_ip "$1" link set tare-node0 up &&
-        kubernetes_ip "$1" route add default via 192.0.2.254 dev tare-node0
+    kubernetes_ip 1 address add 192.0.2.1/24 dev tare-node0 &&
+        kubernetes_ip 1 link set tare-node0 up &&
+        kubernetes_ip 1 route add default via 192.0.2.254 dev tare-node0
 }
 
-# Links the second node to the first one, and routes the pods of each to the other.
+# kubernetes_link NUMBER: links another node to the first one, which routes between the nodes and their pods.
 kubernetes_link() {
-    kubernetes_ip 1 link set tare-node1 netns "$kubernetes_second_holder" name tare-node0 &&
-        kubernetes_address 2 &&
-        kubernetes_ip 1 route add 10.244.1.0/24 via 192.0.2.2 &&
-        kubernetes_ip 2 route add 10.244.0.0/24 via 192.0.2.1
+    kubernetes_of "$1"
+    link=tare-node$1 address=$node_address pods=$node_pods
+    kubernetes_ip 1 link add "$link" type veth peer name tare-node0 netns "$node_holder" &&
+        kubernetes_ip 1 link set "$link" up &&
+        kubernetes_ip 1 route add "$address" dev "$link" src 192.0.2.1 &&
+        kubernetes_ip 1 route add "$pods" via "$address" &&
+        kubernetes_ip "$1" address add "$address/32" dev tare-node0 &&
+        kubernetes_ip "$1" link set tare-node0 up &&
+        kubernetes_ip "$1" route add 192.0.2.1 dev tare-node0 src "$address" &&
+        kubernetes_ip "$1" route add default via 192.0.2.1
 }
 
 # kubernetes_cgroup PATH: makes the cgroup in which a kubelet makes that of its pods, in every hierarchy.
@@ -317,17 +319,17 @@ kubernetes_configure() {
     kubernetes_access "$dir/access/admin" admin "$kubernetes_token"
     # A user without rights, for the tests of what is refused.
     kubernetes_access "$dir/access/powerless" powerless "$powerless"
-    # The kubelet and the proxy of the second node.
-    kubernetes_access "$dir/access/second" admin "$kubernetes_token" 192.0.2.1
+    # The kubelets and the proxies of the other nodes.
+    kubernetes_access "$dir/access/other" admin "$kubernetes_token" 192.0.2.1
     for number in $(seq "$kubernetes_nodes"); do kubernetes_configure_node "$number" || return 1; done
 }
 
-# kubernetes_configure_node NUMBER: configures containerd, CNI and kubelet. With a second node, pods reach
-# its pods with their own address. Only the first one gives pods CPUs of their own.
+# kubernetes_configure_node NUMBER: configures containerd, CNI and kubelet. With other nodes, pods reach
+# their pods with their own address. Only the first one gives pods CPUs of their own.
 kubernetes_configure_node() {
     kubernetes_of "$1"
     dir=$node_dir
-    mkdir -p "$dir/cni" "$dir/kubelet" "$dir/pki"
+    mkdir -p "$dir/cni" "$dir/containerd" "$dir/kubelet" "$dir/pki"
     manager=${TARE_KUBERNETES_CPU_MANAGER:-static}
     [ "$1" = 1 ] || manager=none
     masquerade=true
@@ -392,14 +394,14 @@ kubernetes_kubelet() {
         --hostname-override="$node" --root-dir="$node_dir/kubelet" --cert-dir="$node_dir/pki/kubelet" \
         --node-ip="$node_address"
     kubernetes_wait "kubelet$node_log" "$kubernetes_pid" 1200 kubernetes_node_ready "$node" || return 1
-    kubernetes_run "kube-proxy$node_log" "$bin/kube-proxy" --kubeconfig="$2" --proxy-mode=iptables \
+    kubernetes_run "kube-proxy$node_log" "$bin/kube-proxy" --kubeconfig="$2" --proxy-mode="${TARE_KUBERNETES_PROXY:-iptables}" \
         --hostname-override="$node" --conntrack-max-per-core=0 \
         --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0 \
         --bind-address=127.0.0.1 --metrics-bind-address=127.0.0.1:10249
 }
 
 # Starts the cluster and waits until its nodes take pods. Exports KUBECONFIG and where the tests find
-# the first node, and the name of the second one if there is one.
+# the first node, and the names of the others, separated by spaces.
 kubernetes_start() {
     lacks=$(kubernetes_lacks | tr '\n' ' ')
     [ -z "$lacks" ] || fail "a cluster needs what this machine lacks: $lacks"
@@ -408,14 +410,15 @@ kubernetes_start() {
         [ ! -d "$cgroup" ] || fail "this machine has the cgroup $cgroup, so a kubelet runs on it"
     done
     kubernetes_dir=$(mktemp -d "/tmp/tare-kubernetes-$$.XXXXXX")
+    # The users of a pod with a user namespace pass it on the way to their files.
+    chmod 711 "$kubernetes_dir"
     kubernetes_hold 1 || return 1
-    kubernetes_address 1 || return 1
-    if [ "$kubernetes_nodes" = 2 ]; then
-        kubernetes_hold 2 || return 1
-        kubernetes_link || return 1
-        kubernetes_of 2
+    kubernetes_address || return 1
+    for number in $(seq 2 "$kubernetes_nodes"); do
+        kubernetes_hold "$number" || return 1
+        kubernetes_link "$number" || return 1
         kubernetes_cgroup "$node_cgroup" || return 1
-    fi
+    done
     kubernetes_configure || return 1
     dir=$kubernetes_dir bin=$kubernetes_cache/$kubernetes_version
     cc -static -O2 -o "$dir/pause" "$root/tests/kubernetes/pause.c" || return 1
@@ -444,15 +447,15 @@ kubernetes_start() {
     kubernetes_run kube-scheduler "$bin/kube-scheduler" --kubeconfig="$dir/access/admin" \
         --bind-address=127.0.0.1 --leader-elect=false --cert-dir="$dir/pki/scheduler"
     kubernetes_kubelet 1 "$dir/access/admin" || return 1
-    if [ "$kubernetes_nodes" = 2 ]; then
-        kubernetes_kubelet 2 "$dir/access/second" || return 1
-        TARE_KUBERNETES_SECOND=$kubernetes_second
-        export TARE_KUBERNETES_SECOND
-    fi
+    TARE_KUBERNETES_OTHERS=""
+    for number in $(seq 2 "$kubernetes_nodes"); do
+        kubernetes_kubelet "$number" "$dir/access/other" || return 1
+        TARE_KUBERNETES_OTHERS="$TARE_KUBERNETES_OTHERS${TARE_KUBERNETES_OTHERS:+ }$node"
+    done
     kubernetes_wait kube-controller-manager "$controllers" 600 kubernetes_account_ready || return 1
     KUBECONFIG=$dir/access/admin
     TARE_KUBERNETES_NETNS=$kubernetes_netns
-    export KUBECONFIG TARE_KUBERNETES_NETNS
+    export KUBECONFIG TARE_KUBERNETES_NETNS TARE_KUBERNETES_OTHERS
     say "$script: a private cluster answers in the network namespace $kubernetes_netns"
 }
 
@@ -463,6 +466,7 @@ kubernetes_stop() {
         wait "$kubernetes_command" 2>/dev/null || true
         kubernetes_command=""
     fi
+    kubernetes_end_started
     [ -n "$kubernetes_dir" ] || return 0
     for pid in $kubernetes_pids; do kill -TERM "$pid" 2>/dev/null || true; done
     for pid in $kubernetes_pids; do
@@ -474,12 +478,43 @@ kubernetes_stop() {
         kill -KILL "$pid" 2>/dev/null || true
         wait "$pid" 2>/dev/null || true
     done
-    for holder in $kubernetes_holder $kubernetes_second_holder; do
+    for holder in $kubernetes_holders; do
         kill -KILL "$holder" 2>/dev/null || true
         wait "$holder" 2>/dev/null || true
     done
     kubernetes_remove "$kubernetes_dir"
-    kubernetes_dir="" kubernetes_pids="" kubernetes_holder="" kubernetes_second_holder=""
+    kubernetes_dir="" kubernetes_pids="" kubernetes_holders=""
+}
+
+# Ends what the command has started and not waited for, while the cluster still answers: a study then
+# thaws and removes its environments. These processes have the variable of the node.
+kubernetes_end_started() {
+    [ -n "$kubernetes_netns" ] || return 0
+    tries=300
+    while [ "$tries" -gt 0 ]; do
+        started=""
+        for process in $(kubernetes_processes "$kubernetes_dir"); do
+            if tr '\0' '\n' <"/proc/$process/environ" | grep -qxF "TARE_KUBERNETES_NETNS=$kubernetes_netns"
+            then started="$started $process"; fi
+        done 2>/dev/null
+        [ -n "$started" ] || return 0
+        # A second signal would make Tare leave what it is removing.
+        if [ "$tries" = 300 ]; then
+            for process in $started; do kill -TERM "$process" 2>/dev/null || true; done
+        fi
+        tries=$((tries - 1))
+        sleep 0.1
+    done
+}
+
+# kubernetes_thaw PROCESS: thaws the cgroup of a process and those above it, because a frozen process of
+# version 1 cannot end. In version 2 it can.
+kubernetes_thaw() {
+    frozen=$(sed -n 's/^[0-9]*:freezer://p' "/proc/$1/cgroup" 2>/dev/null) || return 0
+    while [ -n "${frozen#/}" ]; do
+        echo THAWED >"/sys/fs/cgroup/freezer$frozen/freezer.state" || true
+        frozen=${frozen%/*}
+    done 2>/dev/null
 }
 
 # kubernetes_processes DIRECTORY: prints the processes in the network namespaces of the nodes.
@@ -499,13 +534,12 @@ kubernetes_remove() {
     while [ "$tries" -gt 0 ]; do
         groups=$(find /sys/fs/cgroup -depth -type d -path '*/kubepods*' 2>/dev/null || true)
         left=$(kubernetes_processes "$1")
-        for group in $groups; do
-            # A frozen process cannot end.
-            if [ -e "$group/freezer.state" ]; then echo THAWED >"$group/freezer.state" || true; fi 2>/dev/null
-            left="$left $(cat "$group/cgroup.procs" 2>/dev/null || true)"
-        done
+        for group in $groups; do left="$left $(cat "$group/cgroup.procs" 2>/dev/null || true)"; done
         [ -n "$(printf '%s' "$left" | tr -d ' \n')" ] || break
-        for process in $left; do kill -KILL "$process" 2>/dev/null || true; done
+        for process in $left; do
+            kill -KILL "$process" 2>/dev/null || true
+            kubernetes_thaw "$process"
+        done
         tries=$((tries - 1))
         sleep 0.1
     done

@@ -226,6 +226,13 @@ fn pods_conform() {
     powerless.name = "no capabilities".into();
     powerless.confinement.capabilities = Capabilities::None;
     conforms(&scratch.factory, &powerless);
+    // Otherwise they are refused (`refusals_are_one_line`).
+    if has_user_namespaces() {
+        let mut own_users = spec("bridge", "shared", "default", "directory");
+        own_users.name = "user namespace".into();
+        own_users.confinement.user = User::Namespace;
+        conforms(&scratch.factory, &own_users);
+    }
     // A proxy is Tare's own program, which crates/tare/tests/on_kubernetes.rs has.
     let mut idle = spec("bridge", "shared", "default", "directory");
     idle.name = "idle sidecar".into();
@@ -293,6 +300,11 @@ fn instances_are_pods_that_find_each_other() {
     refused(&|spec| spec.sidecar = Sidecar::Proxy, "write idle or none");
 }
 
+fn has_user_namespaces() -> bool {
+    let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
+    cluster.node_here().unwrap().has_user_namespaces
+}
+
 fn has_apparmor() -> bool {
     let path = "/sys/module/apparmor/parameters/enabled";
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "Y")
@@ -352,8 +364,17 @@ fn refusals_are_one_line() {
     );
     check(|spec| spec.network = "macvlan".parse().unwrap(), "has no network = \"macvlan\"");
     check(|spec| spec.confinement.node = Some(0), "the kubelet's memory manager decides");
-    // The cluster of the tests has the distribution's containerd 1.6.
-    check(|spec| spec.confinement.user = User::Namespace, "has no user namespaces for pods");
+    check(
+        |spec| {
+            spec.network = "host".parse().unwrap();
+            spec.confinement.user = User::Namespace;
+        },
+        "has the node's users too",
+    );
+    // The distribution's containerd is older than 2.0.
+    if !has_user_namespaces() {
+        check(|spec| spec.confinement.user = User::Namespace, "has no user namespaces for pods");
+    }
     if !has_apparmor() {
         check(|spec| spec.confinement.apparmor = Apparmor::Default, "needs AppArmor");
         check(|spec| spec.confinement.apparmor = Apparmor::Runtime, "needs AppArmor");

@@ -16,6 +16,7 @@ use crate::error::{KubeError, RUN_LABEL, one_line, sources};
 use crate::node::Node;
 use crate::pod::{CONTAINER, NewPod, Progress, RunningPod, progress};
 use crate::service::{self, NewService, ServiceAddress};
+use crate::stays;
 
 /// How long a pod may take from its creation to its process.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -192,7 +193,25 @@ impl Cluster {
         let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
         self.delete_of_run(&bindings, name, run)?;
         self.delete_of_run(&roles, name, run)?;
-        self.delete(&what, &all, name)
+        self.say_why(self.delete(&what, &all, name), &all, name, stays::of_namespace)
+    }
+
+    /// Says of an object that is not gone in time why it stays, if the API tells.
+    fn say_why<K>(
+        &self,
+        deleted: Result<(), KubeError>,
+        api: &Api<K>,
+        name: &str,
+        why: fn(&K) -> Option<String>,
+    ) -> Result<(), KubeError>
+    where
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let Err(KubeError::TimedOut { what, limit }) = deleted else { return deleted };
+        match self.call(&what, api.get_opt(name))?.as_ref().and_then(why) {
+            Some(why) => Err(KubeError::Stays { what, limit, why }),
+            None => Err(KubeError::TimedOut { what, limit }),
+        }
     }
 
     /// Deletes an object that has the label of a run, if the user may see it.
@@ -289,7 +308,8 @@ impl Cluster {
     /// If it is still there after a while.
     pub fn delete_pod(&self, namespace: &str, name: &str) -> Result<(), KubeError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        self.delete(&format!("delete the pod {name}"), &pods, name)
+        let deleted = self.delete(&format!("delete the pod {name}"), &pods, name);
+        self.say_why(deleted, &pods, name, stays::of_pod)
     }
 
     /// Creates a service and returns where it is reached. The cluster's proxy needs another moment.

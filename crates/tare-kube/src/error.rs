@@ -58,6 +58,11 @@ pub enum KubeError {
     #[error("cannot {what} within {} s", .limit.as_secs())]
     TimedOut { what: String, limit: Duration },
     #[error(
+        "cannot {what}: it was asked for {} s ago, and {why}; mend that, and run tare clean to see that \
+         nothing is left", .limit.as_secs()
+    )]
+    Stays { what: String, limit: Duration, why: String },
+    #[error(
         "no node of the Kubernetes cluster is this host (its nodes are {known}); run Tare on the node, \
          with access to the API"
     )]

@@ -23,6 +23,7 @@ mod node_pod;
 mod nodes;
 mod pod;
 mod service;
+mod stays;
 
 pub use access::Access;
 pub use account::AccountUse;

@@ -10,8 +10,8 @@ use crate::skip::{Need, Reason, skip, skipped};
 /// The variable for the node's network namespace.
 const NODE: &str = "TARE_KUBERNETES_NETNS";
 
-/// The variable for the name of the second node.
-const SECOND: &str = "TARE_KUBERNETES_SECOND";
+/// The variable for the names of the other nodes.
+const OTHERS: &str = "TARE_KUBERNETES_OTHERS";
 
 /// Held by the test that uses the cluster: some look at everything of Tare in it.
 static CLUSTER: Mutex<()> = Mutex::new(());
@@ -49,25 +49,45 @@ pub fn second_node(test: &str) -> Option<String> {
 
 /// Returns the name of the second node, if the cluster has one.
 pub fn second_node_if_any() -> Option<String> {
-    std::env::var(SECOND).ok()
+    others().into_iter().next()
 }
 
-/// Returns a process in the namespaces of the second node, and the folder of Tare's journals there,
-/// where `scripts/kubernetes` keeps both.
+/// Returns the names of the other nodes, which are this many; `None` if a test is skipped for lack
+/// of them.
+pub fn other_nodes<const COUNT: usize>(test: &str) -> Option<[String; COUNT]> {
+    let found = others().first_chunk().cloned();
+    if found.is_none() {
+        skip(test, Reason::not_installed(format!("{COUNT} other nodes of the cluster")));
+    }
+    found
+}
+
+fn others() -> Vec<String> {
+    let names = std::env::var(OTHERS).unwrap_or_default();
+    names.split_whitespace().map(String::from).collect()
+}
+
+/// Returns a process in the namespaces of the second node, and the folder of Tare's journals there.
 ///
 /// # Panics
 /// If there is no second node.
 pub fn second_node_inside() -> (u32, PathBuf) {
-    let access = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
-    let folder = access.parent().and_then(Path::parent).unwrap();
-    let network = std::fs::read_to_string(folder.join("netns-2")).unwrap();
+    node_inside(2).unwrap()
+}
+
+/// Returns a process in the namespaces of a node but the first, and the folder of Tare's journals
+/// there, where `scripts/kubernetes` keeps both; `None` if the cluster has no node of this number.
+pub fn node_inside(number: usize) -> Option<(u32, PathBuf)> {
+    let access = PathBuf::from(std::env::var_os("KUBECONFIG")?);
+    let folder = access.parent()?.parent()?;
+    let network = std::fs::read_to_string(folder.join(format!("netns-{number}"))).ok()?;
     let is_there = |pid: &u32| {
         let found = std::fs::read_link(format!("/proc/{pid}/ns/net"));
         found.is_ok_and(|found| found == Path::new(network.trim()))
     };
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    (pids.find(is_there).unwrap(), folder.join("second/tare/runs"))
+    Some((pids.find(is_there)?, folder.join(format!("node-{number}/tare/runs"))))
 }
 
 /// Sets a label of a node, until this is dropped.

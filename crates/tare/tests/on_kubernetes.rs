@@ -15,6 +15,8 @@ mod hosts;
 mod kills;
 #[path = "on_kubernetes/loaders.rs"]
 mod loaders;
+#[path = "on_kubernetes/operators.rs"]
+mod operators;
 #[path = "on_kubernetes/rights.rs"]
 mod rights;
 #[path = "on_kubernetes/selected.rs"]

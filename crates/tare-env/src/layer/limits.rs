@@ -23,7 +23,7 @@ use tare_host::block::Disk;
 use tare_host::cgroup::{Bandwidth, Cgroup, CgroupError, DeviceLimit};
 use tare_host::exec::{self, Command, ExecError};
 use tare_host::{RUN_VARIABLE, error_line};
-use tare_lab::environment::{CpuPlan, EnvironmentSpec, LayerState};
+use tare_lab::environment::{AS_FOUND, CpuPlan, EnvironmentSpec, LayerState};
 use tare_lab::layer::{Cpu, Limit, Limits, Quota};
 
 use super::Layers;
@@ -238,6 +238,17 @@ pub(crate) fn read(
         LayerState { layer, wanted: value.to_string(), found, in_force }
     })
     .collect()
+}
+
+/// Reads how the kernel treats the memory of a pod's container below its limit, which the kubelet
+/// alone decides (its gate `MemoryQoS`, which needs cgroup v2).
+pub(crate) fn read_memory_qos(group: &Cgroup) -> LayerState {
+    let found = match group.memory_qos() {
+        Ok(found) => found.to_string(),
+        Err(CgroupError::NoFile { .. }) => "none, as on every cgroup of version 1".into(),
+        Err(error) => error_line(&error),
+    };
+    LayerState { layer: "memory.qos".into(), wanted: AS_FOUND.into(), found, in_force: true }
 }
 
 /// Returns the value of a limit's file, and whether it is the wanted one.

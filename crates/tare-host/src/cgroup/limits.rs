@@ -28,6 +28,25 @@ impl fmt::Display for Bandwidth {
     }
 }
 
+/// How the kernel treats a cgroup's memory below its limit, in bytes. Source: cgroup-v2.rst of the
+/// kernel, "Memory Interface Files".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryQos {
+    /// What is never reclaimed (`memory.min`).
+    pub min: u64,
+    /// What is reclaimed only if nothing else is left (`memory.low`).
+    pub low: u64,
+    /// Above this, reclaim slows the cgroup down (`memory.high`); `None` is no bound.
+    pub high: Option<u64>,
+}
+
+impl fmt::Display for MemoryQos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let high = self.high.map_or_else(|| "max".into(), |bytes| bytes.to_string());
+        write!(f, "memory.min {}, memory.low {}, memory.high {high}", self.min, self.low)
+    }
+}
+
 /// A limit of a cgroup's I/O on one block device (`io.max`; `blkio.throttle.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceLimit {
@@ -125,6 +144,19 @@ impl Cgroup {
     /// Returns that amount; `None` means none.
     pub fn memory_high(&self) -> Result<Option<u64>, CgroupError> {
         Ok(read(&self.memory_high_file()?)?.trim().parse().ok())
+    }
+
+    /// Returns how the kernel treats its memory below the limit.
+    ///
+    /// # Errors
+    /// On v1, which has none of it.
+    pub fn memory_qos(&self) -> Result<MemoryQos, CgroupError> {
+        let high = self.memory_high()?;
+        let folder = self.folder("memory")?;
+        // "max" protects all of it.
+        let bytes =
+            |file| read(&folder.join(file)).map(|text| text.trim().parse().unwrap_or(u64::MAX));
+        Ok(MemoryQos { min: bytes("memory.min")?, low: bytes("memory.low")?, high })
     }
 
     fn memory_high_file(&self) -> Result<PathBuf, CgroupError> {
@@ -312,6 +344,8 @@ mod tests {
             ("cpu", "cpu.max", "max 100000\n"),
             ("cpu", "cpu.max.burst", "0\n"),
             ("memory", "memory.high", none),
+            ("memory", "memory.min", "268435456\n"),
+            ("memory", "memory.low", "0\n"),
             ("memory", "memory.swap.max", none),
             ("io", "io.max", ""),
             ("io", "io.bfq.weight", "default 100\n"),
@@ -323,7 +357,10 @@ mod tests {
         let limits = [group.memory_high(), group.swap()];
         assert!(limits.iter().all(|limit| matches!(limit, Ok(None))), "{limits:?}");
         assert_eq!(group.bandwidth().unwrap(), None);
+        let qos = group.memory_qos().unwrap().to_string();
+        assert_eq!(qos, "memory.min 268435456, memory.low 0, memory.high max");
         group.set_memory_high(5).unwrap();
+        assert_eq!(group.memory_qos().unwrap().high, Some(5));
         group.set_swap(6, 100).unwrap();
         group.set_cpu_weight(50).unwrap();
         group.set_io_weight(70).unwrap();
@@ -374,6 +411,7 @@ mod tests {
         let refused = [
             (group.set_bandwidth(burst), "Linux 5.14"),
             (group.set_memory_high(1), "cgroup v2"),
+            (group.memory_qos().map(drop), "cgroup v2"),
             (group.set_device_limit("8:0", DeviceLimit::ReadRate, 1), "CONFIG_BLK_DEV_THROTTLING"),
         ];
         for (result, expect) in refused {

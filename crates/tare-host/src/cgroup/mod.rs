@@ -24,7 +24,7 @@ use crate::process;
 mod limits;
 mod weight;
 
-pub use limits::{Bandwidth, DeviceLimit, shares_of_weight};
+pub use limits::{Bandwidth, DeviceLimit, MemoryQos, shares_of_weight};
 pub use weight::CpuWeight;
 
 /// The controllers that the cgroups of a run use.

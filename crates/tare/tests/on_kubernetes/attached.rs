@@ -11,7 +11,7 @@ use tare_testkit::cql::Connection;
 use super::*;
 
 /// A namespace of a user with pods. Dropping it removes it.
-struct Users {
+pub(super) struct Users {
     namespace: String,
 }
 
@@ -22,26 +22,29 @@ impl Users {
         if skipped(test, &[Need::Program("curl")]) {
             return None;
         }
-        let namespace = format!("shop-{}", std::process::id());
-        let body = json!({ "metadata": { "name": namespace } });
+        Some((case, Self::create_namespace(&format!("shop-{}", std::process::id()))))
+    }
+
+    pub(super) fn create_namespace(name: &str) -> Self {
+        let body = json!({ "metadata": { "name": name } });
         request("POST", "/api/v1/namespaces", &body.to_string());
         // Pods of a namespace are refused until it has an account.
-        let account = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default");
+        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         until("the namespace has an account", || answer("GET", &account, "").0 == 200);
-        Some((case, Self { namespace }))
+        Self { namespace: name.into() }
     }
 
     fn pods(&self) -> String {
         format!("/api/v1/namespaces/{}/pods", self.namespace)
     }
 
-    fn pod(&self, name: &str) -> Value {
+    pub(super) fn pod(&self, name: &str) -> Value {
         let (code, text) = answer("GET", &format!("{}/{name}", self.pods()), "");
         if code == 200 { serde_json::from_str(&text).unwrap() } else { Value::Null }
     }
 
     /// Creates a pod with this name and specification.
-    fn create(&self, name: &str, spec: &Value) {
+    pub(super) fn create(&self, name: &str, spec: &Value) {
         let body = json!({ "metadata": { "name": name }, "spec": spec });
         request("POST", &self.pods(), &body.to_string());
     }
@@ -80,7 +83,7 @@ impl Drop for Users {
     }
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "{what}");

@@ -1,12 +1,12 @@
 //! A system whose hosts are nodes of the cluster, reached through its API without ssh: an instance
 //! on each, and what is left there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use tare_testkit::downloads::cassandra;
 use tare_testkit::host_state::left_of_run;
-use tare_testkit::kubernetes::{second_node, second_node_inside};
+use tare_testkit::kubernetes::{node_inside, other_nodes, second_node, second_node_inside};
 
 use super::*;
 
@@ -33,12 +33,12 @@ impl Case {
         fs::write(self.here.path().join("small.toml"), text).unwrap();
     }
 
-    /// Checks that a record has slices of these environments from both nodes, which it names.
+    /// Checks that a record has slices of these environments from all nodes, which it names.
     fn assert_measured_on_nodes(
         &self,
         record: &str,
         environments: &[&str],
-        second: &str,
+        nodes: &[&str],
         said: &str,
     ) {
         let record = self.record(record);
@@ -47,7 +47,7 @@ impl Case {
             let of = |slice: &&Value| slice["environment"] == *name && slice["void"].is_null();
             assert!(slices.iter().any(|slice| of(&slice)), "{name}: {said}");
         }
-        for (number, node) in [&self.node[..], second].into_iter().enumerate() {
+        for (number, node) in nodes.iter().enumerate() {
             let (section, host) = (format!("node {}", number + 1), format!("kubernetes:{node}"));
             let named = |fact: &&Value| fact["section"] == section && fact["key"] == "host";
             let facts = record["host"].as_array().unwrap();
@@ -63,30 +63,25 @@ impl Case {
 /// Returns the journals, the agents, links and rules of Tare that are left on the nodes. Other runs
 /// on this machine are in other namespaces.
 fn left_on_nodes() -> String {
-    let nodes = nodes_inside();
-    let state = |folder: &Path| {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.ends_with(".journal")).collect::<Vec<_>>().join(" ")
-    };
     let look = "ip -o link show | grep -o 'tare-[0-9a-f]*[^:@]*' | grep -v tare-node; \
                 nft list tables | grep tare-; ip netns list | grep tare-; true";
-    let found = nodes.map(|pid| {
+    let mut left = String::new();
+    for (pid, state) in nodes_inside() {
         let mut enter = Command::new("nsenter");
         enter.args(["--target", &pid.to_string(), "--net", "--mount", "sh", "-c", look]);
-        stdout(&enter.output().unwrap())
-    });
-    let journals = [state(Path::new(NODE_STATE)), state(&second_node_inside().1)].join(" ");
-    let agents = agents().len();
-    let agents = if agents > 0 { format!("{agents} agents") } else { String::new() };
-    format!("{journals}\n{}{agents}", found.concat()).trim().to_string()
+        left += &stdout(&enter.output().unwrap());
+        left.extend(kills::runs(&state).iter().map(|run| format!("{run}.journal\n")));
+    }
+    left.extend(agents().iter().map(|agent| format!("agent {agent}\n")));
+    left
 }
 
-/// Returns a process in the namespaces of each node.
-fn nodes_inside() -> [u32; 2] {
+/// Returns a process in the namespaces of each node, and the folder of Tare's journals there.
+fn nodes_inside() -> Vec<(u32, PathBuf)> {
     let netns = std::env::var("TARE_KUBERNETES_NETNS").unwrap();
     let first = netns.split('/').find_map(|part| part.parse().ok()).unwrap();
-    [first, second_node_inside().0]
+    let others = (2..).map_while(node_inside);
+    std::iter::once((first, NODE_STATE.into())).chain(others).collect()
 }
 
 #[test]
@@ -103,7 +98,7 @@ fn instances_run_on_two_nodes() {
         said.contains(&format!("the node of kubernetes:{second} is on this machine")),
         "{said}"
     );
-    case.assert_measured_on_nodes("small.tare", &ALL, &second, &said);
+    case.assert_measured_on_nodes("small.tare", &ALL, &[&case.node, &second], &said);
     case.assert_clean();
     assert_eq!(left_on_nodes(), "", "{said}");
     case.run(&["clean", "--programs"]);
@@ -125,7 +120,7 @@ fn study_on_a_node_has_the_other_as_a_host() {
     let weighed = case.run(&["weigh", "small.toml", "-o", "small.tare"]);
     let said = stderr(&weighed);
     assert!(weighed.status.success(), "{said}");
-    case.assert_measured_on_nodes("small.tare", &ALL, &second, &said);
+    case.assert_measured_on_nodes("small.tare", &ALL, &[&case.node, &second], &said);
     assert_eq!(case.record("small.tare")["loaders"][0]["host"], format!("pod:{second}"));
     case.assert_clean();
     assert_eq!(left_on_nodes(), "", "{said}");
@@ -196,7 +191,7 @@ fn killed_study_leaves_nothing_on_its_nodes() {
 
 /// Returns the agents on the nodes.
 fn agents() -> Vec<u32> {
-    let networks = nodes_inside().map(network);
+    let networks: Vec<_> = nodes_inside().iter().map(|(pid, _)| network(*pid)).collect();
     let is_agent = |pid: &u32| {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let is_one = command.split(|byte| *byte == 0).any(|word| word == b"host-agent");
@@ -205,8 +200,8 @@ fn agents() -> Vec<u32> {
     tare_host::process::all().into_iter().filter(is_agent).collect()
 }
 
-/// The pod of a host is deleted in the middle: one line names the host, and the study goes on with
-/// another pod.
+/// The agent of a host is killed in the middle: one line names the host, and the study goes on with
+/// another agent.
 #[test]
 fn lost_node_ends_the_study_which_resumes() {
     let test = "hosts::lost_node_ends_the_study_which_resumes";
@@ -218,13 +213,14 @@ fn lost_node_ends_the_study_which_resumes() {
     let ended = child.wait().unwrap();
     let said = fs::read_to_string(case.here.path().join("said")).unwrap();
     assert!(!ended.success(), "{said}");
-    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("tare: ")).collect();
-    let line =
-        lines.iter().find(|line| line.contains("is lost")).unwrap_or_else(|| panic!("{said}"));
-    assert!(line.contains(&format!("kubernetes:{second}")) && line.contains("--resume"), "{line}");
-    case.assert_clean();
+    // Another line says what has to be cleaned there.
+    let lost = format!("kubernetes:{second} is lost");
+    let says_how_to_go_on = |line: &str| line.contains(&lost) && line.contains("--resume");
+    assert!(said.lines().any(says_how_to_go_on), "{said}");
+    // The namespace of the killed agent is left until then.
     let cleaned = case.run_here(&["clean", "--on", &format!("kubernetes:{second}")]);
     assert!(cleaned.status.success(), "{}{}", stdout(&cleaned), stderr(&cleaned));
+    case.assert_clean();
     assert_eq!(left_on_nodes(), "");
     let count = || case.record("small.tare")["slices"].as_array().unwrap().len();
     let before = count();
@@ -268,15 +264,45 @@ fn nodes_that_cannot_be_hosts_are_one_line() {
     let bridge = "this host, whose own packets do not pass the rules that publish a port";
     check(&format!("kubernetes:{}", case.node), 4, bridge);
     case.study_with_pod(1);
-    check(
-        &format!("kubernetes:{}", case.node),
-        3,
-        "environment \"pod\" is a pod, which is on the node",
-    );
+    check("ssh:db2", 3, "is a pod, and ssh:db2 is not reached as a node of a cluster");
 }
 
-/// A real cluster of two nodes of Cassandra, in containers and in pods on two nodes of Kubernetes,
-/// each row on both, loaded from a pod.
+/// The environments of a cluster of Cassandra.
+const BOX: &str = "[[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\nnetwork = \"host\"\n";
+const POD: &str = "[[environment]]\nname = \"pod\"\nruntime = \"kubernetes\"\n";
+
+/// Weighs a real cluster of Cassandra on nodes, each row on all of them, loaded from a pod on the
+/// last node. Returns what the command said.
+fn weigh_cassandra(
+    case: &Case,
+    directory: &Path,
+    nodes: &[&str],
+    loader: &str,
+    environments: &[&str],
+) -> String {
+    let hosts: Vec<String> = nodes.iter().map(|node| format!("kubernetes:{node}")).collect();
+    let copies = nodes.len();
+    let baseline = if environments[0] == BOX { "box" } else { "pod" };
+    let text = format!(
+        "name = \"rows\"\nbaseline = \"{baseline}\"\n[system]\nname = \"cassandra\"\n\
+         directory = {directory:?}\nheap = \"256M\"\njvm = \"-XX:TieredStopAtLevel=1\"\n\
+         cluster = true\nhosts = {hosts:?}\n\
+         [[loader]]\nhost = \"pod:{loader}\"\n\
+         [schedule]\nkind = \"trials\"\ndata = \"loaded\"\nwindow = \"2s\"\nlead_in = \"1s\"\n\
+         rounds = 1\nrounds_min = 1\nstop_width_percent = 0\nbudget = \"10m\"\nseed = 7\n\
+         {}\
+         [[workload]]\nname = \"w\"\nlatency_share = 0\nwrite_share = 0.5\nrows = 500\n\
+         connections = 2\nin_flight = 8\nreplication = {copies}\nconsistency = \"quorum\"\n",
+        environments.concat()
+    );
+    fs::write(case.here.path().join("small.toml"), text).unwrap();
+    let weighed = case.run_here(&["weigh", "small.toml", "-o", "small.tare"]);
+    let said = stderr(&weighed);
+    assert!(weighed.status.success(), "{said}");
+    said
+}
+
+/// Containers and pods on two nodes.
 #[test]
 fn cassandra_cluster_runs_on_two_nodes() {
     let test = "hosts::cassandra_cluster_runs_on_two_nodes";
@@ -286,24 +312,28 @@ fn cassandra_cluster_runs_on_two_nodes() {
         return;
     }
     let Some(directory) = cassandra(test) else { return };
-    let text = format!(
-        "name = \"rows\"\nbaseline = \"box\"\n[system]\nname = \"cassandra\"\n\
-         directory = {directory:?}\nheap = \"256M\"\njvm = \"-XX:TieredStopAtLevel=1\"\n\
-         cluster = true\nhosts = [\"kubernetes:{}\", \"kubernetes:{second}\"]\n\
-         [[loader]]\nhost = \"pod:{second}\"\n\
-         [schedule]\nkind = \"trials\"\ndata = \"loaded\"\nwindow = \"2s\"\nlead_in = \"1s\"\n\
-         rounds = 1\nrounds_min = 1\nstop_width_percent = 0\nbudget = \"10m\"\nseed = 7\n\
-         [[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\nnetwork = \"host\"\n\
-         [[environment]]\nname = \"pod\"\nruntime = \"kubernetes\"\n\
-         [[workload]]\nname = \"w\"\nlatency_share = 0\nwrite_share = 0.5\nrows = 500\n\
-         connections = 2\nin_flight = 8\nreplication = 2\nconsistency = \"quorum\"\n",
-        case.node
-    );
-    fs::write(case.here.path().join("small.toml"), text).unwrap();
-    let weighed = case.run_here(&["weigh", "small.toml", "-o", "small.tare"]);
-    let said = stderr(&weighed);
-    assert!(weighed.status.success(), "{said}");
-    case.assert_measured_on_nodes("small.tare", &["box", "pod"], &second, &said);
+    let nodes = [&case.node[..], &second];
+    let said = weigh_cassandra(&case, &directory, &nodes, &second, &[BOX, POD]);
+    case.assert_measured_on_nodes("small.tare", &["box", "pod"], &nodes, &said);
+    case.assert_clean();
+    assert_eq!(left_on_nodes(), "", "{said}");
+    case.run(&["clean", "--programs"]);
+}
+
+/// Three pods, each on a node of its own, and the loader on a node without one.
+#[test]
+fn cassandra_cluster_of_three_pods_is_loaded_from_a_fourth_node() {
+    let test = "hosts::cassandra_cluster_of_three_pods_is_loaded_from_a_fourth_node";
+    let Some(case) = Case::start(test) else { return };
+    let Some([second, third, fourth]) = other_nodes(test) else { return };
+    if skipped(test, &[Need::Program("java")]) {
+        return;
+    }
+    let Some(directory) = cassandra(test) else { return };
+    let nodes = [&case.node[..], &second, &third];
+    let said = weigh_cassandra(&case, &directory, &nodes, &fourth, &[POD]);
+    case.assert_measured_on_nodes("small.tare", &["pod"], &nodes, &said);
+    assert_eq!(case.record("small.tare")["loaders"][0]["host"], format!("pod:{fourth}"));
     case.assert_clean();
     assert_eq!(left_on_nodes(), "", "{said}");
     case.run(&["clean", "--programs"]);

@@ -10,7 +10,7 @@ use tare_lab::judge::CPUS_ALLOWED;
 
 use super::pod::{AttachedPod, Sidecar};
 use super::target::Target;
-use crate::layer::confinement;
+use crate::layer::{confinement, limits};
 use crate::storage::MountView;
 use crate::system::{WEIGHT, state};
 
@@ -36,6 +36,7 @@ pub(super) fn read(target: &Target, data: Option<&Path>) -> Vec<LayerState> {
     layers.extend(group.map(|group| found("limits.memory", memory(group))));
     if let Some(pod) = &target.pod {
         layers.extend(group.map(|group| found(WEIGHT, weight(group))));
+        layers.extend(group.map(limits::read_memory_qos));
         layers.push(found("sidecar", sidecars(pod)));
     }
     layers

@@ -129,7 +129,8 @@ pub enum KubernetesError {
     Address { environment: String, address: String },
     #[error(
         "environment {environment:?}: the container runtime of node {node} ({runtime}) has no user namespaces \
-         for pods; they need containerd 2.0 or CRI-O 1.25 and a kubelet of 1.33, or set user = \"host\""
+         for pods; they need containerd 2.0 or CRI-O 1.25, runc 1.2 or crun 1.9, Linux 6.3 and a kubelet of 1.33, or \
+         set user = \"host\""
     )]
     NoUserNamespaces { environment: String, node: String, runtime: String },
     #[error("environment {environment:?}: no process of the pod {pod} is on this host")]
@@ -289,6 +290,10 @@ fn check(
     if layers.cgroup == layer::Cgroup::None {
         let why = "the kubelet puts every pod into a cgroup; set cgroup = \"own\"";
         return refuse("cgroup", layers.cgroup.to_string(), why);
+    }
+    if layers.confinement.user == User::Namespace && layers.network == Network::Host {
+        let why = "a pod in the node's network has the node's users too; set network = \"bridge\"";
+        return refuse("user", layers.confinement.user.to_string(), why);
     }
     if let Some((limit, value)) = layers.limits.all().find(|(limit, _)| *limit != Limit::Memory) {
         let value = format!("{} = {value}", limit.name());

@@ -54,6 +54,7 @@ impl Pod {
         let group = system.group.as_ref();
         states.push(read_cgroup(&spec.cgroup.to_string(), group, wanted_class, &pod.uid));
         states.push(read_weight(group, cpus));
+        states.extend(group.map(limits::read_memory_qos));
         let read_only = rootfs::root_is_read_only(&system.mount_table());
         let found = match read_only {
             Some(true) => "read-only",
