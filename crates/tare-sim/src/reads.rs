@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::engine::{Engine, PartialRead, Progress};
 use crate::history::History;
-use crate::model::{Cells, Mutation, Row, difference};
+use crate::model::{Cell, Cells, Mutation, Place, Row, difference};
 use crate::violation::Violation;
 use crate::workload::Read;
 
@@ -139,6 +139,15 @@ fn check(read_: &ActiveRead, wall_s: u32) -> Result<(), Violation> {
         Err(Violation::WrongRead { partition, difference })
     };
     let (mut versions, mut found) = (versions.clone(), reading.rows.clone());
+    for (clustering, cells) in &found {
+        let was_there = |(place, cell): (&Place, &Cell)| {
+            let mut rows = versions.iter().flatten().filter(|(key, _)| key == clustering);
+            cell.lives(wall_s) || rows.any(|(_, cells)| cells.get(place) == Some(cell))
+        };
+        if !cells.iter().all(was_there) {
+            return wrong(format!("row {clustering:02x?} never had an expired cell of it"));
+        }
+    }
     let mut vanishing = BTreeSet::new();
     for version in &mut versions {
         version.iter_mut().for_each(|(_, cells)| without_expired(cells, wall_s));

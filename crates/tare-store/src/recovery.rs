@@ -80,7 +80,7 @@ pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
         }
     }
     let torn = reader.end(files)?;
-    reader.remove_unread(files, torn.as_ref())?;
+    reader.remove_unread(files)?;
     let LogReader { next_segment, expected, read: closed, .. } = reader;
     Ok(Replayed { next_segment, next_sequence: expected.max(from), closed, torn })
 }
@@ -238,11 +238,7 @@ impl LogReader {
 
     /// Removes segments that were not read, so that they are never taken for new ones, and makes
     /// the rest durable.
-    fn remove_unread(
-        &mut self,
-        files: &mut impl Files,
-        torn: Option<&TornTail>,
-    ) -> Result<(), RecoveryError> {
+    fn remove_unread(&mut self, files: &mut impl Files) -> Result<(), RecoveryError> {
         for &segment in self.heads.values().chain(&self.headless) {
             carry_out(files, segment, OpKind::Remove).map_err(|source| {
                 let file = files.name(FileId::Log(segment));
@@ -256,9 +252,8 @@ impl LogReader {
             return carry_out(files, segment, OpKind::Remove)
                 .map_err(|source| RecoveryError::Cut { file, offset, source });
         }
-        let length = files.length(FileId::Log(segment));
         // What follows may be a group whose head cannot be read now, and can later.
-        if torn.is_some() || !length.is_ok_and(|length| length == offset) {
+        if !files.length(FileId::Log(segment)).is_ok_and(|length| length == offset) {
             let cut = carry_out(files, segment, OpKind::Truncate { length: offset });
             let file = file.clone();
             cut.map_err(|source| RecoveryError::Cut { file, offset, source })?;
