@@ -169,6 +169,15 @@ const OPENS: &[&str] = &[
     "jdk.management/com.sun.management.internal",
 ];
 
+/// Returns the options of a JVM that let Cassandra use these packages.
+pub fn jdk_access() -> impl Iterator<Item = String> {
+    let access = |option: &'static str| {
+        move |name: &&str| [option.to_string(), format!("{name}=ALL-UNNAMED")]
+    };
+    let exports = EXPORTS.iter().flat_map(access("--add-exports"));
+    exports.chain(OPENS.iter().flat_map(access("--add-opens")))
+}
+
 /// The memory of a JVM besides its heap: this and a tenth of the heap. Cassandra 5.0.9 under load
 /// held 443 MiB besides a heap of 256 MiB, 426 MiB besides 512 MiB, and 584 MiB besides 2 GiB.
 const BESIDE_HEAP_BYTES: u64 = 384 << 20;
@@ -303,11 +312,7 @@ impl Cassandra {
             "-Dio.netty.tryReflectionSetAccessible=true".into(),
             "-Djava.net.preferIPv4Stack=true".into(),
         ];
-        let access = |option: &'static str| {
-            move |name: &&str| [option.to_string(), format!("{name}=ALL-UNNAMED")]
-        };
-        words.extend(EXPORTS.iter().flat_map(access("--add-exports")));
-        words.extend(OPENS.iter().flat_map(access("--add-opens")));
+        words.extend(jdk_access());
         if let Some(agent) = jar(&self.jars, "jamm") {
             words.push(format!("-javaagent:{}", agent.display()));
         }

@@ -51,7 +51,7 @@ use tare_lab::PartError;
 use tare_lab::study::{OptionInfo, Study, SystemSpec};
 use tare_lab::system::System;
 
-pub use cassandra::{Cassandra, CassandraError};
+pub use cassandra::{Cassandra, CassandraError, jdk_access};
 pub use certificate::{CertificateError, SERVER_NAME, ServerCertificate};
 pub use client_route::{ClientRoute, ClientRouteError};
 pub use fio::{Fio, FioReportError};

@@ -17,43 +17,6 @@ use crate::has_doubt;
 
 /// A JVM compiles itself for a minute on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The packages of the JDK that Cassandra uses, by the options that allow it.
-const ACCESS: [(&str, &[&str]); 2] = [
-    (
-        "--add-exports",
-        &[
-            "java.base/jdk.internal.misc",
-            "java.base/jdk.internal.ref",
-            "java.base/sun.nio.ch",
-            "java.management.rmi/com.sun.jmx.remote.internal.rmi",
-            "java.rmi/sun.rmi.registry",
-            "java.rmi/sun.rmi.server",
-            "java.sql/java.sql",
-        ],
-    ),
-    (
-        "--add-opens",
-        &[
-            "java.base/java.io",
-            "java.base/java.lang",
-            "java.base/java.lang.module",
-            "java.base/java.lang.reflect",
-            "java.base/java.nio",
-            "java.base/java.util",
-            "java.base/java.util.concurrent",
-            "java.base/java.util.concurrent.atomic",
-            "java.base/jdk.internal.loader",
-            "java.base/jdk.internal.math",
-            "java.base/jdk.internal.module",
-            "java.base/jdk.internal.ref",
-            "java.base/jdk.internal.reflect",
-            "java.base/jdk.internal.util.jar",
-            "java.base/sun.nio.ch",
-            "java.rmi/sun.rmi.transport.tcp",
-            "jdk.management/com.sun.management.internal",
-        ],
-    ),
-];
 
 /// A Cassandra of a user. It ends with the test.
 struct Cassandra {
@@ -84,11 +47,7 @@ impl Cassandra {
         java.args(["-Xms384M", "-Xmx384M", "-Xss512k", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=1"]);
         java.args(["-XX:+PerfDisableSharedMem", "-Djdk.attach.allowAttachSelf=true"]);
         java.args(["-Dio.netty.tryReflectionSetAccessible=true"]);
-        for (option, packages) in ACCESS {
-            packages.iter().for_each(|name| {
-                java.arg(option).arg(format!("{name}=ALL-UNNAMED"));
-            });
-        }
+        java.args(tare_system::jdk_access());
         let agent = fs::read_dir(jars).unwrap().flatten().map(|entry| entry.path());
         let is_agent = |path: &std::path::PathBuf| path.to_string_lossy().contains("/jamm-");
         let agent = agent.into_iter().find(is_agent).unwrap();
