@@ -165,8 +165,11 @@ impl Agent<'_> {
                 // This host's own packets do not pass the rules that publish a port.
                 let published = spec.network != Network::Host;
                 let namespace = published.then(|| host.factory.client_namespace().into());
-                let system =
-                    info.make(&system, &ClientRoute { namespace, ..ClientRoute::default() })?;
+                let route = ClientRoute { namespace, ..ClientRoute::default() };
+                let system = match spec.attach {
+                    Some(_) => info.make_attached(&system, &route)?,
+                    None => info.make(&system, &route)?,
+                };
                 let pods = StartedPods::default();
                 let environment = host.factory.environment_among(&spec, peers, pods.clone())?;
                 let instance = Instance { environment, pods, system, endpoint: None };
@@ -211,6 +214,7 @@ impl Agent<'_> {
             Order::Log { id } => {
                 Answer::Text { text: Some(host.instance(id)?.environment.log_tail()) }
             }
+            Order::Lost { id } => Answer::Text { text: host.instance(id)?.environment.lost() },
             Order::BeginProbes => host.begin_probes(),
             Order::EndProbes => host.end_probes(),
             Order::Stop { id } => {

@@ -108,6 +108,10 @@ pub enum Order {
     Log {
         id: u32,
     },
+    /// Whether a system that ran already has ended.
+    Lost {
+        id: u32,
+    },
     BeginProbes,
     EndProbes,
     Stop {

@@ -116,8 +116,27 @@ impl SystemInfo {
         (self.make)(spec, client_route)
     }
 
-    /// Returns the system of a study. One that all environments are attached to is not started, so
-    /// that no installation and no options of it are needed.
+    /// Returns the system of an environment that is attached to it: it is not started, so that no
+    /// installation and no options of it are needed.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub fn make_attached(
+        &self,
+        spec: &SystemSpec,
+        client_route: &ClientRoute,
+    ) -> Result<Box<dyn System>, PartError> {
+        match [cassandra::INFO.name, scylla::INFO.name].contains(&self.name) {
+            true => {
+                let client_route = client_route.clone();
+                Ok(Box::new(attached_cql::AttachedCql { name: self.name, client_route }))
+            }
+            false => self.make(spec, client_route),
+        }
+    }
+
+    /// Returns the system of a study: that of [`Self::make_attached`] if all environments are
+    /// attached.
     ///
     /// # Errors
     /// As [`Self::make`].
@@ -126,13 +145,8 @@ impl SystemInfo {
         study: &Study,
         client_route: &ClientRoute,
     ) -> Result<Box<dyn System>, PartError> {
-        let is_attached = study.environments.iter().all(|spec| spec.attach.is_some());
-        let needs_installation = [cassandra::INFO.name, scylla::INFO.name].contains(&self.name);
-        match is_attached && needs_installation {
-            true => {
-                let client_route = client_route.clone();
-                Ok(Box::new(attached_cql::AttachedCql { name: self.name, client_route }))
-            }
+        match study.environments.iter().all(|spec| spec.attach.is_some()) {
+            true => self.make_attached(&study.system, client_route),
             false => self.make(&study.system, client_route),
         }
     }

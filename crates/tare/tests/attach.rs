@@ -11,6 +11,8 @@ mod common;
 mod compose;
 #[path = "attach/explain.rs"]
 mod explain;
+#[path = "attach/hosts.rs"]
+mod hosts;
 
 use std::fs;
 use std::io::Read;
@@ -233,7 +235,15 @@ fn mistakes_are_one_line_each() {
     };
     let mine = format!("pid = {}", redis.pid());
     let elsewhere = ["--hosts", "ssh:nowhere"];
-    check_with(&elsewhere, "redis", &mine, redis.port, "is attached to a system of this host");
+    check_with(&elsewhere, "redis", &mine, redis.port, "at which this host reaches ssh:nowhere");
+    let several = ["--hosts", "ssh:nowhere,ssh:else"];
+    check_with(
+        &several,
+        "redis",
+        &mine,
+        redis.port,
+        "runs on one host, and hosts of [system] has 2",
+    );
     check("redis", "pid = 4194303", redis.port, "there is no process 4194303");
     check("redis", &mine, free_port(), "answer");
     check("redis", &mine, other.port, &format!("process {} (redis-server) answers", other.pid()));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{DataStart, ScheduleKind, ScheduleSpec, StudyError, SystemSpec};
+use super::{DataStart, ScheduleKind, ScheduleSpec, StudyError, SystemHost, SystemSpec};
 use crate::attach::{self, Attach, AttachTarget, BadTarget, PID_MAX};
 use crate::environment::EnvironmentSpec;
 use crate::layer::Network;
@@ -101,18 +101,63 @@ fn checked<T>(item: &Item<'_>, read: Result<T, BadTarget>) -> Result<T, StudyErr
     read.map_err(|BadTarget(why)| item.bad_value(why))
 }
 
+/// Why systems that run already cannot be attached to on these hosts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttachedHostError {
+    #[error("{target} runs on one host, and hosts of [system] has {hosts}; name that one alone")]
+    Several { target: AttachTarget, hosts: usize },
+    #[error(
+        "{target} is found through the API of its cluster; leave hosts out, and use --on kubernetes:NODE"
+    )]
+    Pod { target: AttachTarget },
+    #[error(
+        "{address} is an address of every host itself; write the one at which this host reaches {host}"
+    )]
+    Loopback { address: SocketAddr, host: String },
+}
+
+/// Checks that systems that run already are on the hosts of a study's system; on this host, if it
+/// names none.
+///
+/// # Errors
+/// If there are several hosts, or the client of this host cannot dial a system there.
+pub(super) fn check_hosts<'a>(
+    systems: impl IntoIterator<Item = &'a Attach>,
+    hosts: &[SystemHost],
+) -> Result<(), AttachedHostError> {
+    for Attach { target, address, .. } in systems {
+        let [host] = hosts else {
+            match hosts.len() {
+                0 => continue,
+                hosts => return Err(AttachedHostError::Several { target: target.clone(), hosts }),
+            }
+        };
+        if matches!(target, AttachTarget::Pod { .. }) {
+            return Err(AttachedHostError::Pod { target: target.clone() });
+        }
+        let is_own = address.ip().is_loopback() || address.ip().is_unspecified();
+        if is_own && host.host.remote().is_some() {
+            let host = host.host.to_string();
+            return Err(AttachedHostError::Loopback { address: *address, host });
+        }
+    }
+    Ok(())
+}
+
 /// The parts of a study that an attached environment restricts.
 pub(super) struct Around<'a> {
     pub(super) environments: &'a [EnvironmentSpec],
     pub(super) schedule: &'a ScheduleSpec,
     pub(super) system: &'a SystemSpec,
-    /// Whether the load or the system is on other hosts.
-    pub(super) is_elsewhere: bool,
+    /// Those of the system.
+    pub(super) hosts: &'a [SystemHost],
+    /// Whether other hosts load the system.
+    pub(super) has_loaders: bool,
 }
 
 /// Refuses what a study with an attached environment cannot have.
 pub(super) fn check(tables: &[Table<'_>], around: &Around<'_>) -> Result<(), StudyError> {
-    let Around { environments, schedule, system, is_elsewhere } = around;
+    let Around { environments, schedule, system, hosts, has_loaders } = around;
     let all = tables.iter().zip(*environments);
     let attached: Vec<(&Table<'_>, &Attach)> =
         all.filter_map(|(table, spec)| Some((table, spec.attach.as_ref()?))).collect();
@@ -128,10 +173,13 @@ pub(super) fn check(tables: &[Table<'_>], around: &Around<'_>) -> Result<(), Stu
             "Tare does not restart an attached system; leave out restarts of [schedule]",
         );
     }
-    if *is_elsewhere {
+    if *has_loaders && hosts.is_empty() {
         return refuse(
-            "an attached system is on this host, and so is its client; leave out [[loader]] and hosts of [system]",
+            "the client of an attached system of this host is on this host; leave out [[loader]]",
         );
+    }
+    if let Err(error) = check_hosts(attached.iter().map(|(_, attach)| *attach), hosts) {
+        return refuse(&error.to_string());
     }
     if system.instances().is_some_and(|count| count > 1) {
         return refuse("an attached system is one instance; leave out instances of [system]");

@@ -28,6 +28,7 @@ use crate::attach::{Attach, AttachedRows};
 use crate::environment::EnvironmentSpec;
 
 pub use crate::cpus::CpuSpec;
+pub use attach::AttachedHostError;
 pub use connection::{AccessSpec, ClientConnection, Compression, LoginSpec, PasswordSource};
 pub use hosts::{HOSTS_MAX, HostsError, SystemHost, SystemHostError};
 pub use load::{Climb, ClimbEnd, ClimbStep, LoadCpus, LoadSize, Saturate, scale_load};
@@ -100,6 +101,15 @@ impl Study {
     /// Returns the attached systems of the environments.
     pub fn attached(&self) -> impl Iterator<Item = &Attach> {
         self.environments.iter().filter_map(|spec| spec.attach.as_ref())
+    }
+
+    /// Checks that its attached systems are on the hosts of its system; on this host, if it names
+    /// none.
+    ///
+    /// # Errors
+    /// If there are several hosts, or the client of this host cannot dial a system there.
+    pub fn check_attached_hosts(&self) -> Result<(), AttachedHostError> {
+        attach::check_hosts(self.attached(), &self.hosts)
     }
 
     /// Returns whether an environment tunes the host.

@@ -182,9 +182,13 @@ fn read(
     }
     let (loaders, loader_selectors) = loaders::read(&root, source)?;
     let loaders_min = loaders.len() + loader_selectors.len();
-    let is_elsewhere = loaders_min > 0 || !hosts.is_empty();
-    let around =
-        Around { environments: &environments, schedule: &schedule, system: &system, is_elsewhere };
+    let around = Around {
+        environments: &environments,
+        schedule: &schedule,
+        system: &system,
+        hosts: &hosts,
+        has_loaders: loaders_min > 0,
+    };
     attach::check(&root.tables("environment", environments::KEYS)?, &around)?;
     let workloads = workloads(&root, source, driver, vocabulary, loaders_min)?;
     let access = connection::access(&root, &environments, &workloads)?;

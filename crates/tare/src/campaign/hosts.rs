@@ -37,15 +37,7 @@ pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
         ))
         .exit_with(Exit::Input);
     }
-    if let Some(spec) = study.environments.iter().find(|spec| spec.attach.is_some()) {
-        return Err(anyhow!(
-            "environment {:?} is attached to a system of this host, and the system runs on {}; leave \
-             --hosts out, or take the command to that host with --on",
-            spec.name,
-            names(study)
-        ))
-        .exit_with(Exit::Input);
-    }
+    study.check_attached_hosts().exit_with(Exit::Input)?;
     if let Some(spec) = study.environments.iter().find(|spec| !spec.neighbours.is_empty()) {
         return Err(anyhow!(
             "environment {:?}: its neighbours would run on this host only, and the system runs on {}; \

@@ -90,7 +90,8 @@ fn mistakes_of_attach_are_refused() {
     refused(&good.replace("rounds = 9", "kind = \"trials\""), "does not start");
     refused(&good.replace("rounds = 9", "data = \"restored\""), "does not start");
     refused(&good.replace("rounds = 9", "restarts = 2"), "does not restart");
-    refused(&(good.clone() + "[[loader]]\nhost = \"ssh:a\"\n"), "is on this host");
+    let loader = "[[loader]]\nhost = \"ssh:a\"\n";
+    refused(&(good.clone() + loader), "the client of an attached system of this host");
     let other = |words: &str| format!("{good}[[environment]]\nname = \"b\"\n{words}\n");
     refused(&other("extends = \"native\""), "no layers to inherit");
     refused(&other("runtime = \"oci:runc\""), "only network");
@@ -99,4 +100,25 @@ fn mistakes_of_attach_are_refused() {
     let read_only = good.replace("pid = 7", "pid = 7, read_only = true");
     refused(&(read_only + "[[environment]]\nname = \"b\"\nruntime = \"process\"\n"), "or none is");
     read(&other("runtime = \"process\""));
+}
+
+#[test]
+fn attached_system_is_on_one_other_host() {
+    let on = |hosts: &str, words: &str| {
+        let text = attached(&format!("{{ {words} }}"));
+        text.replace("[schedule]\n", &format!("[system]\nhosts = [{hosts}]\n[schedule]\n"))
+    };
+    let there = "address = \"10.0.0.5:9042\", unit = \"db.service\"";
+    read(&on("\"ssh:db1\"", there));
+    read(&(on("\"ssh:db1\"", there) + "[[loader]]\nhost = \"ssh:a\"\n"));
+    read(&on("\"local=10.0.0.1\"", "address = \"127.0.0.1:9042\", pid = 7"));
+    let refused = |hosts: &str, words: &str, expect: &str| {
+        let text = on(hosts, words);
+        let error = parse(&text, "s.toml", &vocabulary()).expect_err(&text).to_string();
+        assert!(error.contains(expect), "{error}");
+    };
+    refused("\"ssh:db1\", \"ssh:db2\"", there, "runs on one host, and hosts of [system] has 2");
+    refused("\"ssh:db1\"", "pod = \"shop/db-0\"", "through the API of its cluster");
+    let own = "address = \"127.0.0.1:9042\", pid = 7";
+    refused("\"ssh:db1\"", own, "the one at which this host reaches ssh:db1");
 }
