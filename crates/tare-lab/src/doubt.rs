@@ -63,6 +63,8 @@ pub enum Doubt {
     UserModeKernel { accelerator: String },
     /// The load did not become steady before the measurement began.
     NotSteady { workload: String, criterion: String, waited_s: u64 },
+    /// Random writes were measured on storage that the workload did not make steady before.
+    NotMadeSteady { workload: String },
     /// At the fixed rate the driver measures latency from the send, not from the scheduled start.
     CoordinatedOmission { driver: String },
     /// The driver reports latency over its whole run, lead-in and tail included.
@@ -141,6 +143,7 @@ impl Doubt {
             Self::Emulated { .. } => "emulated",
             Self::UserModeKernel { .. } => "user_mode_kernel",
             Self::NotSteady { .. } => "not_steady",
+            Self::NotMadeSteady { .. } => "not_made_steady",
             Self::CoordinatedOmission { .. } => "coordinated_omission",
             Self::LatencyBeyondWindow { .. } => "latency_beyond_window",
             Self::ProbeFailed { .. } => "probe_failed",
@@ -233,6 +236,9 @@ impl Doubt {
             }
             Self::NotSteady { workload, criterion, waited_s } => {
                 format!("after {waited_s} s under {workload:?} the load was not steady ({criterion})")
+            }
+            Self::NotMadeSteady { workload } => {
+                format!("the random writes of {workload:?} met the storage as it was, not made steady")
             }
             Self::CoordinatedOmission { driver } => format!(
                 "{driver} measures latency at the fixed rate from the send, not from the schedule: the \
@@ -435,6 +441,7 @@ impl Doubt {
             Self::EmptySlices { .. }
             | Self::NoPollingAccount { .. }
             | Self::NotSteady { .. }
+            | Self::NotMadeSteady { .. }
             | Self::StillWarming { .. }
             | Self::NotFrozen { .. } => self.advice_for_time(),
         }
@@ -449,6 +456,9 @@ impl Doubt {
             }
             Self::NotSteady { .. } => {
                 "the figures may still drift; raise steadystate_limit, steadystate_rounds or lead_in"
+            }
+            Self::NotMadeSteady { .. } => {
+                "a solid-state disk may become slower after hours of such writes; set steadystate = \"snia\""
             }
             Self::NoPollingAccount { .. } => {
                 "its CPU per operation is that of polling and is not compared; let Tare reach its \

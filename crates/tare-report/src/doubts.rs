@@ -230,6 +230,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::IoEngineDiffers { .. }
         | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. }
+        | Doubt::NotMadeSteady { .. }
         | Doubt::EmptySlices { .. }
         | Doubt::StillWarming { .. }
         | Doubt::LoaderSaturated { .. }
@@ -345,6 +346,9 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::NotSteady { workload, criterion, waited_s } => {
             format!("not steady under {workload} ({criterion}) after {waited_s} s")
         }
+        Doubt::NotMadeSteady { workload } => {
+            format!("storage not made steady before the random writes of {workload}")
+        }
         Doubt::CoordinatedOmission { driver } => {
             format!("{driver} omits waiting from its latency at the fixed rate")
         }
@@ -414,6 +418,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::NotSteady { .. } => {
             "Figures may drift; raise steadystate_limit or steadystate_rounds."
         }
+        Doubt::NotMadeSteady { .. } => "A worn disk may be slower; set steadystate = \"snia\".",
         Doubt::CoordinatedOmission { .. } => "Its percentiles are lower bounds.",
         Doubt::LatencyBeyondWindow { .. } => "Compare its percentiles between environments only.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
@@ -461,6 +466,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Emulated { .. } => "The guest's CPU is emulated",
         Doubt::UserModeKernel { .. } => "The guest's kernel runs in user mode",
         Doubt::NotSteady { .. } => "Not steady when measured",
+        Doubt::NotMadeSteady { .. } => "Random writes on storage that was not made steady",
         Doubt::CoordinatedOmission { .. } => "Latency omits waiting",
         Doubt::LatencyBeyondWindow { .. } => "Latency covers more than the window",
         Doubt::ProbeFailed { .. } => "A probe could not read",

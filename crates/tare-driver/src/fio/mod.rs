@@ -363,6 +363,9 @@ impl Driver for Fio {
             let workload = workload.name.clone();
             target.doubts.push(Doubt::NotSteady { workload, criterion, waited_s });
         }
+        if options.writes_at_random() && options.steady.is_none() {
+            target.doubts.push(Doubt::NotMadeSteady { workload: workload.name.clone() });
+        }
         Ok(())
     }
 

@@ -149,6 +149,11 @@ impl Options {
         }
         Ok(options)
     }
+
+    /// Returns whether it writes, and not in sequence.
+    pub(super) fn writes_at_random(&self) -> bool {
+        self.rw == "randwrite" || (self.rw == "randrw" && self.rwmixread < 100)
+    }
 }
 
 /// Refuses options that do not belong to the value of `steadystate`.
@@ -215,6 +220,15 @@ pub(super) mod tests {
         let criterion = "iops:2.5%".to_string();
         let expect = Steady::Criterion { criterion, duration_s: 10, limit_s: 60 };
         assert_eq!((options.steady, options.precondition), (Some(expect), 0));
+    }
+
+    #[test]
+    fn writes_at_random_are_those_of_two_patterns() {
+        let writes =
+            |words: &[(&str, &str)]| Options::read(&asked(words)).unwrap().writes_at_random();
+        assert!(writes(&[("rw", "randwrite")]) && writes(&[("rw", "randrw")]));
+        assert!(!writes(&[("rw", "randrw"), ("rwmixread", "100")]));
+        assert!(!writes(&[("rw", "write")]) && !writes(&[("rw", "randread")]) && !writes(&[]));
     }
 
     #[test]
