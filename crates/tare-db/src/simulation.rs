@@ -54,6 +54,7 @@ pub struct ShardMemory {
     pub log_bytes: usize,
     pub connection_bytes: usize,
     pub waiting_reads_max: usize,
+    pub queued_reads_max: usize,
     pub connections_max: usize,
     pub segment_bytes: u64,
 }
@@ -107,6 +108,7 @@ impl NodeStart {
             log_bytes: memory.log_bytes,
             connection_bytes: memory.connection_bytes,
             waiting_reads_max: memory.waiting_reads_max,
+            queued_reads_max: memory.queued_reads_max,
             connections_max: memory.connections_max,
         };
         Ok(Self { settings, budget, catalog: SharedCatalog::open(schema)?, time })

@@ -307,7 +307,12 @@ fn data_larger_than_memory_is_served_within_the_limit() {
         let from_disk = metric(address, "tare_db_disk_reads_total{");
         let all = metric(address, "tare_db_reads_total{");
         assert!(from_disk > 0 && from_disk <= all, "{from_disk} of {all} reads waited");
-        read_too_much_at_once(&mut client, &select);
+        // More than may wait for the disk; the others queue.
+        let answers = read_at_once(&mut client, &select, 512);
+        assert!(answers.iter().all(|answer| *answer == Answer::Fine), "{answers:?}");
+        // More than may queue.
+        let answers = read_at_once(&mut client, &select, 8_000);
+        assert!(answers.contains(&Answer::Fine) && answers.contains(&Answer::Overloaded));
         assert!(resident_max < 64 << 20, "{resident_max} bytes were in memory");
         server.stop();
         let server = start(data, "auto", &[LITTLE]).unwrap();
@@ -390,20 +395,21 @@ fn untaken_answers_overload_the_server() {
     });
 }
 
-/// Asks for more rows at a time than may wait for the disk: each read is answered, some with a
-/// refusal.
-fn read_too_much_at_once(client: &mut Client, select: &[u8]) {
-    const READS: i16 = 512;
+/// Asks for so many rows at a time. Each read is answered, if not with a refusal.
+fn read_at_once(client: &mut Client, select: &[u8], reads: i16) -> Vec<Answer> {
     let mut out = Vec::new();
-    for stream in 0..READS {
+    for stream in 0..reads {
         let key = (u32::try_from(stream).unwrap() * 7_919 % ROWS).to_be_bytes();
         let values = [Value::Bytes(&key)];
         request::encode_execute(&mut out, stream, select, &Settings::default(), &values);
     }
-    client.connection.stream.write_all(&out).unwrap();
-    let answers: Vec<Answer> = (0..READS).map(|_| client.receive()).collect();
+    let mut stream = client.connection.stream.try_clone().unwrap();
+    // The server takes no more requests while too many answers wait for this client.
+    let sender = std::thread::spawn(move || stream.write_all(&out));
+    let answers: Vec<Answer> = (0..reads).map(|_| client.receive()).collect();
+    sender.join().unwrap().unwrap();
     assert!(answers.iter().all(|a| matches!(a, Answer::Fine | Answer::Overloaded)), "{answers:?}");
-    assert!(answers.contains(&Answer::Fine) && answers.contains(&Answer::Overloaded));
+    answers
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl Shard {
         Self {
             connections: Connections::new(settings.budget.connection_bytes),
             backlog: Backlog::default(),
-            reads: Reads::new(settings.budget.waiting_reads_max),
+            reads: Reads::new(&settings.budget),
             writes: Writes::default(),
             background: Background::default(),
             siblings: Siblings::new(start.messages, shared.mailboxes.len()),
@@ -217,9 +217,10 @@ impl Shard {
         self.background.full = self.is_full();
         let mut worked = self.handle(events);
         worked |= self.receive();
-        if self.reads.may_resume() {
+        if self.reads.may_resume() || self.reads.may_begin() {
             let begun = self.stalls.enter(Task::Resume, self.clock);
             worked |= self.resume_reads();
+            worked |= self.begin_reads();
             self.stalls.leave(Task::Resume, begun, self.clock);
         }
         if self.reads.runnable() > 0 {
@@ -262,6 +263,7 @@ impl Shard {
     pub(crate) fn wait(&mut self, now_ns: u64) -> Wait {
         let idle = self.reads.runnable() == 0
             && !self.reads.may_resume()
+            && !self.reads.may_begin()
             && self.backlog.is_empty()
             && self.siblings.waiting() == 0
             && (self.connections.stalled() == 0 || self.background.full)

@@ -2,20 +2,25 @@
 //! those that wait for blocks of tables.
 //!
 //! A read that waits keeps its rows and the blocks that it has, so that every try gets further. How
-//! many may wait is bounded (`Budget::waiting_reads_max`); beyond it reads are refused as
-//! overloaded.
+//! many may wait is bounded (`Budget::waiting_reads_max`). Reads that come then queue before they
+//! begin, which takes less memory; when that queue is full too (`Budget::queued_reads_max`), reads
+//! are refused as overloaded. A part of the bound is left to writes that have to read before, and to
+//! reads that need more blocks: they do not queue.
 
 use std::collections::VecDeque;
 
 use tare_store::Pins;
 
+use crate::node::memory::Budget;
 use crate::query::conditional::ConditionalWrite;
 use crate::query::failure::Failure;
 use crate::query::read_task::ReadTask;
 use crate::query::read_write::ReadWrite;
 use crate::shard::Shard;
 
-/// Reads that resume in one iteration. Their answers leave before the next ones resume.
+/// The part of the waiting reads, as its divisor, that is left to those that do not queue.
+const RESERVED_PART: usize = 8;
+/// Reads that resume in one iteration, and reads that begin. Their answers leave before the next ones resume.
 const RESUMED_MAX: usize = 16;
 
 /// A read that cannot go on at once, with its blocks.
@@ -48,14 +53,24 @@ pub(crate) struct Reads {
     /// Reads that wait for blocks.
     waiting: Vec<Suspended>,
     waiting_max: usize,
+    /// Reads that have not begun here, the oldest first.
+    queued: VecDeque<Box<ReadTask>>,
+    queued_max: usize,
     /// Whether an operation on a file has ended since the waiting reads were checked.
     has_new_blocks: bool,
 }
 
 impl Reads {
-    /// No reads yet; at most `waiting_max` of them may wait for blocks.
-    pub(crate) fn new(waiting_max: usize) -> Self {
-        Self { runnable: VecDeque::new(), waiting: Vec::new(), waiting_max, has_new_blocks: false }
+    /// No reads yet.
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self {
+            runnable: VecDeque::new(),
+            waiting: Vec::new(),
+            waiting_max: budget.waiting_reads_max,
+            queued: VecDeque::new(),
+            queued_max: budget.queued_reads_max,
+            has_new_blocks: false,
+        }
     }
 
     /// Number of reads that can go on.
@@ -67,6 +82,29 @@ impl Reads {
     /// Number of reads that wait for blocks.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Number of reads that have not begun.
+    pub(super) fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Whether as many reads wait for blocks as may, but for those that do not queue.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= self.waiting_max - self.waiting_max / RESERVED_PART
+    }
+
+    /// Whether a read that comes has to queue.
+    #[inline]
+    pub(crate) fn queues(&self) -> bool {
+        self.is_full() || !self.queued.is_empty()
+    }
+
+    /// Whether a queued read may begin.
+    #[inline]
+    pub(super) fn may_begin(&self) -> bool {
+        !self.queued.is_empty() && !self.is_full()
     }
 
     /// Keeps a read that yielded.
@@ -101,9 +139,7 @@ impl Shard {
             return Ok(());
         }
         if reads.waiting.len() >= reads.waiting_max {
-            self.telemetry.counters.overloaded += 1;
-            let message = "more reads wait for the disk than memory allows; send fewer at a time";
-            return Err(Failure::Overloaded(message.into()));
+            return Err(self.too_many_reads());
         }
         self.telemetry.counters.parked += 1;
         if let Suspended::Read(task, _) = &mut read {
@@ -111,6 +147,33 @@ impl Shard {
         }
         reads.waiting.push(read);
         Ok(())
+    }
+
+    /// Keeps a read until it may begin. The caller reports a refusal.
+    pub(crate) fn queue(&mut self, task: Box<ReadTask>) -> Result<(), Failure> {
+        if self.reads.queued.len() >= self.reads.queued_max {
+            return Err(self.too_many_reads());
+        }
+        self.reads.queued.push_back(task);
+        Ok(())
+    }
+
+    #[cold]
+    fn too_many_reads(&mut self) -> Failure {
+        self.telemetry.counters.overloaded += 1;
+        let message = "more reads wait for the disk than memory allows; send fewer at a time";
+        Failure::Overloaded(message.into())
+    }
+
+    /// Begins queued reads, while they may. Returns whether there were any.
+    pub(super) fn begin_reads(&mut self) -> bool {
+        let mut begun = 0;
+        while begun < RESUMED_MAX && self.reads.may_begin() {
+            let Some(task) = self.reads.queued.pop_front() else { break };
+            self.advance(task, Pins::default());
+            begun += 1;
+        }
+        begun > 0
     }
 
     /// Goes on with a read.

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
 
 use tare_cql::response::Reply;
-use tare_store::Pins;
 
 use crate::net::reactor::ConnId;
 use crate::query::failure::Failure;
@@ -96,7 +95,7 @@ impl Shard {
                 Message::Write { origin, payload } => self.write_for(origin, &payload),
                 Message::Written { conn, reply, result } => self.written(conn, reply, result),
                 Message::LoggedIn { conn, reply, result } => self.logged_in(conn, reply, result),
-                Message::Read(task) => self.advance(task, Pins::default()),
+                Message::Read(task) => self.take_over(task),
                 Message::Conditional(write) => self.advance_conditional(write, Vec::new()),
                 Message::ReadWrite(write) => self.advance_read_write(write, Vec::new()),
                 Message::Answer { conn, frame } => self.answer(conn, &frame),

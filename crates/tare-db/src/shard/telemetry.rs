@@ -108,7 +108,7 @@ impl Shard {
         counters.queue_messages = count(self.siblings.waiting());
         counters.queue_durable = count(self.writes.pending());
         counters.queue_scans = count(self.reads.runnable());
-        counters.queue_parked = count(self.reads.waiting());
+        counters.queue_parked = count(self.reads.waiting() + self.reads.queued());
         counters.queue_held_up = count(self.connections.stalled());
         counters.memory_bytes_max = count(budget.total_bytes);
         self.telemetry.next_ns = now_ns + SCHEDULE_NS;

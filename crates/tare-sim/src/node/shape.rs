@@ -122,6 +122,7 @@ fn ample() -> ShardMemory {
         log_bytes: 256 << 20,
         connection_bytes: 1 << 30,
         waiting_reads_max: 100_000,
+        queued_reads_max: 100_000,
         connections_max: 100_000,
         segment_bytes: 2 << 20,
     }
@@ -134,6 +135,7 @@ fn tight(rng: &mut Rng) -> ShardMemory {
         log_bytes: pick(rng, &[512 << 10, 4 << 20]),
         connection_bytes: pick(rng, &[48 << 10, 300 << 10, 2 << 20]),
         waiting_reads_max: pick(rng, &[2, 16, 256]),
+        queued_reads_max: pick(rng, &[1, 16, 256]),
         connections_max: pick(rng, &[2, 5, 100]),
         segment_bytes: 512 << 10,
     }

@@ -28,6 +28,8 @@ pub const SHARD_BYTES_MIN: u64 = 32 << 20;
 /// Assumed memory of a waiting read, mostly blocks, and the number of such reads.
 const PARKED_BYTES: usize = 32 << 10;
 const PARKED_MAX: usize = 4096;
+/// Assumed memory of a read that has not begun: its key and what it asks for.
+const QUEUED_BYTES: usize = 1 << 10;
 /// Assumed memory of a connection at least: its state here, in the reactor and in the kernel.
 const CONNECTION_BYTES: usize = 4 << 10;
 
@@ -44,6 +46,8 @@ pub(crate) struct Budget {
     pub(crate) connection_bytes: usize,
     /// Reads that may wait for blocks of tables. Each holds the blocks that it has.
     pub(crate) waiting_reads_max: usize,
+    /// Reads that may wait until they begin.
+    pub(crate) queued_reads_max: usize,
     /// Connections that the shard serves.
     pub(crate) connections_max: usize,
 }
@@ -105,6 +109,7 @@ impl Budget {
             log_bytes,
             connection_bytes,
             waiting_reads_max: (cache_bytes / 4 / PARKED_BYTES).clamp(16, PARKED_MAX),
+            queued_reads_max: (connection_bytes / 2 / QUEUED_BYTES).max(16),
             connections_max: (connection_bytes / CONNECTION_BYTES).min(descriptors).max(1),
         }
     }

@@ -74,7 +74,7 @@ fields! {
     queue_durable, "queue_durable", Gauge, "Writes that wait until they are durable";
     queue_scans, "queue_scans", Gauge, "Scans under way at this shard";
     queue_held_up, "queue_held_up", Gauge, "Connections whose requests wait for room";
-    queue_parked, "queue_parked_reads", Gauge, "Reads that wait for blocks from the disk";
+    queue_parked, "queue_parked_reads", Gauge, "Reads that wait for blocks from the disk, or for their turn to ask for them";
     parked, "parked_reads", Counter, "Waits of reads for blocks from the disk; a read may wait several times";
     queue_files, "queue_file_operations", Gauge, "Operations on files under way";
     file_operations, "file_operations", Counter, "Operations on files that have ended";

@@ -155,7 +155,7 @@ impl Shard {
         let is_here = owner(token, self.shared.mailboxes.len()) == self.number;
         let mut pins = Pins::default();
         let mut waits = false;
-        if let (true, Items::Columns(items)) = (is_here, &select.items) {
+        if let (true, Items::Columns(items)) = (is_here && !self.reads.queues(), &select.items) {
             let read = RowRead {
                 table: select.table.store,
                 token,
@@ -214,6 +214,11 @@ impl Shard {
         task.begun_ns = self.now.monotonic_ns;
         let shards = self.shared.mailboxes.len();
         let shard = task.first_shard(shards);
+        if shard == self.number && self.reads.queues() {
+            self.queue(Box::new(task))?;
+            self.connections.unanswered += 1;
+            return Ok(());
+        }
         let step = match shard == self.number {
             true => task.step(&mut self.store, &mut pins, (self.number, shards))?,
             false => Step::MoveTo(shard),
@@ -228,7 +233,18 @@ impl Shard {
         Ok(())
     }
 
-    /// Goes on with a task that waited, or that has come from another shard.
+    /// Goes on with a task that has come from another shard, or lets it queue.
+    pub(crate) fn take_over(&mut self, task: Box<ReadTask>) {
+        if !self.reads.queues() {
+            return self.advance(task, Pins::default());
+        }
+        let origin = task.origin;
+        if let Err(failure) = self.queue(task) {
+            self.fail(origin, &failure);
+        }
+    }
+
+    /// Goes on with a task that waited.
     pub(crate) fn advance(&mut self, mut task: Box<ReadTask>, mut pins: Pins) {
         self.refresh();
         let shards = self.shared.mailboxes.len();
@@ -236,9 +252,14 @@ impl Shard {
         let step = task.step(&mut self.store, &mut pins, (self.number, shards));
         let result = step.map_err(Failure::from);
         if let Err(failure) = result.and_then(|step| self.dispatch(task, pins, step)) {
-            self.telemetry.counters.errors += 1;
-            self.deliver(origin, |out| failure.encode(out, origin.reply));
+            self.fail(origin, &failure);
         }
+    }
+
+    /// Answers the client of a task that failed.
+    fn fail(&mut self, origin: Origin, failure: &Failure) {
+        self.telemetry.counters.errors += 1;
+        self.deliver(origin, |out| failure.encode(out, origin.reply));
     }
 
     /// Acts on the result of a step. A task that is refused is dropped; the caller, who may hold
