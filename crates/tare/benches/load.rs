@@ -92,6 +92,7 @@ fn main() -> Result<()> {
             }
         }
     }
+    println!();
     summary(&runs);
     server.stop()
 }
