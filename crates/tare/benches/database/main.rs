@@ -10,8 +10,8 @@
 //!   amplification, resident set.
 //! - `sustained`: inserts at 80 % of capacity for SECONDS / 60 minutes: throughput, latency and
 //!   write amplification of every minute.
-//! - `start`: start-up time when empty, after `kill -9` with a commit log of SIZE, and with tables
-//!   of SIZE.
+//! - `start`: start-up time when empty, after `kill -9` with a commit log of 1.5 GB, and with tables
+//!   of 10 GB; with SIZE, with those of rows of that size.
 //! - `shards`: CPU time per operation of two shards against one.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -38,14 +38,17 @@ fn main() -> Result<()> {
         Some("compact") => compact::run(number(1).unwrap_or(1280), number(2).unwrap_or(5)),
         Some("inserts") => inserts::run(number(1).unwrap_or(10_240)),
         Some("sustained") => sustained::run(number(2).unwrap_or(1_800) / 60),
-        Some("start") => start::run(number(1).unwrap_or(1024)),
+        Some("start") => start::run(
+            number(1).unwrap_or(start::LOG_ROWS_MIB),
+            number(1).unwrap_or(start::TABLE_ROWS_MIB),
+        ),
         Some("shards") => shards::run(number(2).unwrap_or(3)),
         None if tiny => {
             reads::run(TINY_MIB, 1)?;
             compact::run(TINY_MIB, 1)?;
             inserts::run(TINY_MIB)?;
             sustained::run(2)?;
-            start::run(TINY_MIB)?;
+            start::run(TINY_MIB, TINY_MIB)?;
             shards::run(1)
         }
         _ => {

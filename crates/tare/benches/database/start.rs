@@ -7,9 +7,20 @@ use crate::{Result, median, rounds};
 
 const ROUNDS: usize = 5;
 
-pub(crate) fn run(size_mib: u64) -> Result<()> {
-    let (server_cpu, client_cpu) = cpus()?;
-    let cpu = server_cpu.to_string();
+/// Size of the rows whose commit log has 1.5 GB, in MiB.
+pub(crate) const LOG_ROWS_MIB: u64 = 915;
+/// Size of the rows whose tables have 10 GB, in MiB.
+pub(crate) const TABLE_ROWS_MIB: u64 = 6_400;
+
+/// Measures with rows of these sizes in the commit log and in tables.
+pub(crate) fn run(log_mib: u64, tables_mib: u64) -> Result<()> {
+    empty()?;
+    after_kill(log_mib)?;
+    with_tables(tables_mib)
+}
+
+fn empty() -> Result<()> {
+    let cpu = cpus()?.0.to_string();
     let scratch = scratch()?;
     let mut empty = Vec::new();
     for round in 0..rounds(ROUNDS) {
@@ -20,8 +31,13 @@ pub(crate) fn run(size_mib: u64) -> Result<()> {
         server.stop()?;
     }
     println!("{:<54}{:>10.1} ms (median)", "empty", median(empty));
+    Ok(())
+}
 
-    let rows = (size_mib << 20) / ROW_BYTES;
+fn after_kill(size_mib: u64) -> Result<()> {
+    let (server_cpu, client_cpu) = cpus()?;
+    let (cpu, rows) = (server_cpu.to_string(), (size_mib << 20) / ROW_BYTES);
+    let scratch = scratch()?;
     let data = scratch.path().join("data");
     // With this much memory nothing is flushed, so all rows are in the log.
     let memory = format!("{}M", size_mib * 5);
@@ -45,7 +61,14 @@ pub(crate) fn run(size_mib: u64) -> Result<()> {
         }
         println!("{label:<54}{:>10.1} ms (median)", median(after));
     }
+    Ok(())
+}
 
+fn with_tables(size_mib: u64) -> Result<()> {
+    let (server_cpu, client_cpu) = cpus()?;
+    let (cpu, rows) = (server_cpu.to_string(), (size_mib << 20) / ROW_BYTES);
+    let scratch = scratch()?;
+    let data = scratch.path().join("data");
     let server = Server::start(&data, &cpu, &["--memory", "256M"])?;
     server.populate(client_cpu, rows)?;
     server.stop()?;
