@@ -219,7 +219,7 @@ impl Shard {
         worked |= self.receive();
         if self.reads.may_resume() || self.reads.may_begin() {
             let begun = self.stalls.enter(Task::Resume, self.clock);
-            worked |= self.resume_reads();
+            worked |= self.reads.may_resume() && self.resume_reads();
             worked |= self.begin_reads();
             self.stalls.leave(Task::Resume, begun, self.clock);
         }
