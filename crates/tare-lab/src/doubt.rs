@@ -165,7 +165,7 @@ impl Doubt {
     pub fn text(&self) -> String {
         let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
         match self {
-            Self::NoPollingAccount { .. } => self.load_text(),
+            Self::NoPollingAccount { .. } | Self::NotMadeSteady { .. } => self.load_text(),
             Self::Steal { share } => {
                 format!("{} of the CPU time was stolen by the hypervisor", percent(share))
             }
@@ -237,9 +237,6 @@ impl Doubt {
             Self::NotSteady { workload, criterion, waited_s } => {
                 format!("after {waited_s} s under {workload:?} the load was not steady ({criterion})")
             }
-            Self::NotMadeSteady { workload } => {
-                format!("the random writes of {workload:?} met the storage as it was, not made steady")
-            }
             Self::CoordinatedOmission { driver } => format!(
                 "{driver} measures latency at the fixed rate from the send, not from the schedule: the \
                  wait for a slow system is missing"
@@ -293,6 +290,11 @@ impl Doubt {
             Self::NoPollingAccount { ref reason } => {
                 format!(
                     "the system polls, and how much of its CPU time was work is unknown: {reason}"
+                )
+            }
+            Self::NotMadeSteady { ref workload } => {
+                format!(
+                    "the random writes of {workload:?} met the storage as it was, not made steady"
                 )
             }
             Self::NoCardInPath { ref loader, ref what } => {

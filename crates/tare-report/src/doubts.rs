@@ -346,9 +346,6 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::NotSteady { workload, criterion, waited_s } => {
             format!("not steady under {workload} ({criterion}) after {waited_s} s")
         }
-        Doubt::NotMadeSteady { workload } => {
-            format!("storage not made steady before the random writes of {workload}")
-        }
         Doubt::CoordinatedOmission { driver } => {
             format!("{driver} omits waiting from its latency at the fixed rate")
         }
@@ -377,6 +374,7 @@ fn brief_text(doubt: &Doubt) -> String {
         | Doubt::BaselineNotClean { .. }
         | Doubt::ProbeFailed { .. }
         | Doubt::NotFrozen { .. }
+        | Doubt::NotMadeSteady { .. }
         | Doubt::EnvironmentLeftOut { .. } => doubt.text(),
     }
 }
