@@ -405,9 +405,10 @@ fn read_at_once(client: &mut Client, select: &[u8], reads: i16) -> Vec<Answer> {
     }
     let mut stream = client.connection.stream.try_clone().unwrap();
     // The server takes no more requests while too many answers wait for this client.
-    let sender = std::thread::spawn(move || stream.write_all(&out));
-    let answers: Vec<Answer> = (0..reads).map(|_| client.receive()).collect();
-    sender.join().unwrap().unwrap();
+    let answers: Vec<Answer> = std::thread::scope(|scope| {
+        scope.spawn(|| stream.write_all(&out).unwrap());
+        (0..reads).map(|_| client.receive()).collect()
+    });
     assert!(answers.iter().all(|a| matches!(a, Answer::Fine | Answer::Overloaded)), "{answers:?}");
     answers
 }
