@@ -1,7 +1,7 @@
 //! `cargo xtask bench [--publish] [PART...] [NAME=VALUE...]`: the benches of the database and the
 //! load generator, and with `--publish` their output on the page `docs/results/database.md`, with
-//! machine, kernel, commit and date. Parts that did not run stay on the page as they are. Words such
-//! as `latte=PROGRAM` are those of the benches.
+//! machine, kernel, commit and date. Parts that did not run stay on the page as they are. Words
+//! such as `latte=PROGRAM` are those of the benches.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

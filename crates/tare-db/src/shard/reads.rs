@@ -4,8 +4,8 @@
 //! A read that waits keeps its rows and the blocks that it has, so that every try gets further. How
 //! many may wait is bounded (`Budget::waiting_reads_max`). Reads that come then queue before they
 //! begin, which takes less memory; when that queue is full too (`Budget::queued_reads_max`), reads
-//! are refused as overloaded. A part of the bound is left to writes that have to read before, and to
-//! reads that need more blocks: they do not queue.
+//! are refused as overloaded. A part of the bound is left to writes that have to read before, and
+//! to reads that need more blocks: they do not queue.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,8 @@ use crate::shard::Shard;
 
 /// The part of the waiting reads, as its divisor, that is left to those that do not queue.
 const RESERVED_PART: usize = 8;
-/// Reads that resume in one iteration, and reads that begin. Their answers leave before the next ones resume.
+/// Reads that resume in one iteration, and reads that begin. Their answers leave before the next
+/// ones go on.
 const RESUMED_MAX: usize = 16;
 
 /// A read that cannot go on at once, with its blocks.

@@ -10,8 +10,8 @@
 //! The first process of the system is held by a descriptor: once it has ended, the system is lost,
 //! also when the same pid or the same address belongs to another process by then.
 //!
-//! Limits: one instance, on the host of this program. A system that runs on while another one is measured is a
-//! doubt of the study.
+//! Limits: one instance, on the host of this program. A system that runs on while another one is
+//! measured is a doubt of the study.
 
 use std::sync::Arc;
 
