@@ -244,6 +244,29 @@ kubernetes_run() {
     kubernetes_pids="$kubernetes_pid $kubernetes_pids"
 }
 
+# kubernetes_run_again NAME COMMAND...: starts a program as kubernetes_run does. A test may kill the process
+# whose number is in NAME.pid: as long as the file NAME.down is there, it is not started again.
+kubernetes_run_again() {
+    again=$kubernetes_dir/$1 program=$1
+    shift
+    # shellcheck disable=SC2016 # expands in the inner shell
+    kubernetes_run "$program" sh -c '
+        own=$1 child=""
+        shift
+        trap "[ -z \"\$child\" ] || kill \"\$child\"; wait; exit 143" TERM
+        while true; do
+            "$@" &
+            child=$!
+            echo "$child" >"$own.pid"
+            status=0
+            wait "$child" || status=$?
+            child=""
+            [ -e "$own.down" ] || exit "$status"
+            while [ -e "$own.down" ]; do sleep 0.2; done
+        done
+    ' sh "$again" "$@"
+}
+
 # kubernetes_get PATH: asks the API server as the administrator, without a client of Kubernetes.
 kubernetes_get() {
     printf 'GET %s HTTP/1.0\r\nAuthorization: Bearer %s\r\n\r\n' "$1" "$kubernetes_token" |
@@ -428,7 +451,7 @@ kubernetes_start() {
     kubernetes_run etcd etcd --data-dir "$dir/etcd" --unsafe-no-fsync \
         --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
         --listen-peer-urls http://127.0.0.1:2380
-    kubernetes_run kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
+    kubernetes_run_again kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
         --bind-address=0.0.0.0 --advertise-address=192.0.2.1 --secure-port=6443 --cert-dir="$dir/pki" \
         --token-auth-file="$dir/pki/tokens" --authorization-mode=RBAC \
         --service-account-key-file="$dir/pki/accounts.pub" \

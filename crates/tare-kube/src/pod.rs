@@ -396,10 +396,14 @@ pub(crate) fn id_of(container: &ContainerStatus) -> String {
 
 /// Returns why the kubelet does not start a container, if it is not on its way.
 fn refused(container: &ContainerStatus) -> Option<(String, String)> {
+    let is_on_its_way = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing");
+    waiting(container).filter(|(reason, _)| !is_on_its_way(reason))
+}
+
+/// Returns why a container waits, as reason and message.
+pub(crate) fn waiting(container: &ContainerStatus) -> Option<(String, String)> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
-    let reason = waiting.reason.clone()?;
-    let on_its_way = matches!(reason.as_str(), "ContainerCreating" | "PodInitializing");
-    (!on_its_way).then(|| (reason, waiting.message.clone().unwrap_or_default()))
+    Some((waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()))
 }
 
 #[cfg(test)]
