@@ -218,6 +218,17 @@ kubernetes_cgroup() {
     done
 }
 
+# kubernetes_huge_pages NUMBER: reserves so many huge pages of 2 MiB, which kubelets count at their start, and
+# mounts their controller where cgroups are of version 1 and it is not mounted. What was before is recorded.
+kubernetes_huge_pages() {
+    cat /proc/sys/vm/nr_hugepages >"$kubernetes_dir/huge-pages"
+    echo $(($(cat /proc/sys/vm/nr_hugepages) + $1)) >/proc/sys/vm/nr_hugepages
+    if [ -d /sys/fs/cgroup/memory ] && [ ! -d /sys/fs/cgroup/hugetlb ]; then
+        touch "$kubernetes_dir/hugetlb"
+        mkdir /sys/fs/cgroup/hugetlb && mount --no-mtab -t cgroup -o hugetlb tare-kubernetes /sys/fs/cgroup/hugetlb
+    fi
+}
+
 # kubernetes_wait NAME PID TRIES COMMAND...: waits until the command succeeds, at most TRIES tenths of a
 # second. If the process ends first or it takes too long, its last words are printed.
 kubernetes_wait() {
@@ -435,6 +446,9 @@ kubernetes_start() {
     kubernetes_dir=$(mktemp -d "/tmp/tare-kubernetes-$$.XXXXXX")
     # The users of a pod with a user namespace pass it on the way to their files.
     chmod 711 "$kubernetes_dir"
+    if [ -n "${TARE_KUBERNETES_HUGE_PAGES:-}" ]; then
+        kubernetes_huge_pages "$TARE_KUBERNETES_HUGE_PAGES" || return 1
+    fi
     kubernetes_hold 1 || return 1
     kubernetes_address || return 1
     for number in $(seq 2 "$kubernetes_nodes"); do
@@ -567,6 +581,11 @@ kubernetes_remove() {
         sleep 0.1
     done
     for group in $groups; do rmdir "$group" 2>/dev/null || true; done
+    if [ -e "$1/hugetlb" ]; then
+        umount --no-mtab /sys/fs/cgroup/hugetlb 2>/dev/null || true
+        rmdir /sys/fs/cgroup/hugetlb 2>/dev/null || true
+    fi
+    if [ -e "$1/huge-pages" ]; then cat "$1/huge-pages" >/proc/sys/vm/nr_hugepages; fi
     # The deepest directory first.
     if [ -e "$1/mount-points" ]; then
         sort -r "$1/mount-points" | while read -r dir; do rmdir "$dir" 2>/dev/null || true; done

@@ -16,6 +16,9 @@ pub(crate) const CONTAINER: &str = "system";
 /// The name of the second container of a pod.
 const SIDECAR: &str = "sidecar";
 
+/// The name of explicit huge pages among what a container gets and a node has.
+pub(crate) const HUGE_PAGES: &str = "hugepages-2Mi";
+
 /// A pod to create.
 #[derive(Clone, Debug)]
 pub struct NewPod<'a> {
@@ -50,6 +53,8 @@ pub struct NewPod<'a> {
     pub cpus: Cpus,
     /// The limit of memory in bytes, which is also the request.
     pub memory_bytes: Option<u64>,
+    /// Explicit huge pages of 2 MiB in bytes, as request and limit (`hugepages-2Mi`).
+    pub huge_pages_bytes: Option<u64>,
     pub mounts: Vec<PodMount>,
     pub sidecar: Option<Sidecar>,
     /// How long the scheduler may find no volume for a claim among the mounts.
@@ -166,7 +171,11 @@ impl NewPod<'_> {
         let amounts = |cpus: Option<u64>| {
             let mut all = serde_json::Map::new();
             cpus.map(|milli| all.insert("cpu".into(), json!(format!("{milli}m"))));
-            self.memory_bytes.map(|bytes| all.insert("memory".into(), json!(bytes.to_string())));
+            for (name, bytes) in
+                [("memory", self.memory_bytes), (HUGE_PAGES, self.huge_pages_bytes)]
+            {
+                bytes.map(|bytes| all.insert(name.into(), json!(bytes.to_string())));
+            }
             Value::Object(all)
         };
         let (request, limit) = match self.cpus {
@@ -429,6 +438,7 @@ mod tests {
             apparmor: Some(Profile::OfNode("tare-ab12-e1")),
             cpus,
             memory_bytes: Some(1 << 20),
+            huge_pages_bytes: Some(4 << 20),
             mounts: vec![PodMount {
                 path: "/data".into(),
                 source: PodSource::Empty { memory_bytes: Some(1 << 20) },
@@ -446,25 +456,19 @@ mod tests {
     #[test]
     fn layers_become_fields_of_the_manifest() {
         for (cpus, requests, limits) in [
-            (Cpus::None, json!({"memory": "1048576"}), json!({"memory": "1048576"})),
-            (
-                Cpus::Request(1500),
-                json!({"cpu": "1500m", "memory": "1048576"}),
-                json!({"memory": "1048576"}),
-            ),
-            (
-                Cpus::RequestAndLimit(500, 2000),
-                json!({"cpu": "500m", "memory": "1048576"}),
-                json!({"cpu": "2000m", "memory": "1048576"}),
-            ),
-            (
-                Cpus::Limit(2000),
-                json!({"cpu": "2000m", "memory": "1048576"}),
-                json!({"cpu": "2000m", "memory": "1048576"}),
-            ),
+            (Cpus::None, json!({}), json!({})),
+            (Cpus::Request(1500), json!({"cpu": "1500m"}), json!({})),
+            (Cpus::RequestAndLimit(500, 2000), json!({"cpu": "500m"}), json!({"cpu": "2000m"})),
+            (Cpus::Limit(2000), json!({"cpu": "2000m"}), json!({"cpu": "2000m"})),
         ] {
             let manifest = new_pod(cpus).manifest();
             let container = &manifest["spec"]["containers"][0];
+            let with_memory = |mut amounts: Value| {
+                amounts["memory"] = json!("1048576");
+                amounts["hugepages-2Mi"] = json!("4194304");
+                amounts
+            };
+            let (requests, limits) = (with_memory(requests), with_memory(limits));
             assert_eq!(container["resources"]["requests"], requests, "{cpus:?}");
             assert_eq!(container["resources"]["limits"], limits, "{cpus:?}");
             assert_eq!(manifest["spec"]["volumes"][0]["emptyDir"]["medium"], "Memory");

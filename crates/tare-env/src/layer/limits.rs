@@ -186,7 +186,7 @@ pub(crate) fn apply(
             (_, Some(disk)) if let Some(of_device) = device_limit(limit) => {
                 group.set_device_limit(&disk.number, of_device, value)?;
             }
-            // The runtime sets the memory, and `Link` the network.
+            // The runtime sets the memory, the kubelet the huge pages, and `Link` the network.
             _ => {}
         }
     }
@@ -268,6 +268,11 @@ fn read_file(
         Limit::Memory => in_pages(group.memory().map_err(why)?),
         Limit::MemoryHigh => in_pages(group.memory_high().map_err(why)?),
         Limit::Swap => in_pages(group.swap().map_err(why)?),
+        Limit::HugePages => {
+            let (limit, used) = group.huge_pages().map_err(why)?;
+            let (text, in_force) = in_pages(limit);
+            (format!("{text}, {used} in use"), in_force)
+        }
         Limit::CpuWeight => {
             let (file, wanted) = (group.cpu_weight_file(), group.cpu_weight_written(value));
             let found = group.cpu_weight_found().map_err(why)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use tare_kube::{Cpus, NewPod, PodMount, PodSource, Profile};
 use tare_testkit::kubernetes::{Role, request};
-use tare_testkit::{Need, Reason, skip, skipped};
+use tare_testkit::{Need, skipped};
 
 use super::*;
 
@@ -124,6 +124,7 @@ fn new_pod<'a>(namespace: &'a str, node: &'a str, image: &'a str) -> NewPod<'a> 
         apparmor: None,
         cpus: Cpus::None,
         memory_bytes: None,
+        huge_pages_bytes: None,
         mounts: Vec::new(),
         sidecar: None,
         volume_limit: Duration::ZERO,
