@@ -168,22 +168,6 @@ impl NewPod<'_> {
     /// Returns the pod as it is written in a manifest.
     pub fn manifest(&self) -> Value {
         let (mut volumes, mounts) = volumes_of("v", &self.mounts);
-        let amounts = |cpus: Option<u64>| {
-            let mut all = serde_json::Map::new();
-            cpus.map(|milli| all.insert("cpu".into(), json!(format!("{milli}m"))));
-            for (name, bytes) in
-                [("memory", self.memory_bytes), (HUGE_PAGES, self.huge_pages_bytes)]
-            {
-                bytes.map(|bytes| all.insert(name.into(), json!(bytes.to_string())));
-            }
-            Value::Object(all)
-        };
-        let (request, limit) = match self.cpus {
-            Cpus::None => (None, None),
-            Cpus::Request(milli) => (Some(milli), None),
-            Cpus::Limit(milli) => (Some(milli), Some(milli)),
-            Cpus::RequestAndLimit(request, limit) => (Some(request), Some(limit)),
-        };
         let own_address = |name| {
             let field = json!({ "fieldRef": { "fieldPath": "status.podIP" } });
             json!({ "name": name, "valueFrom": field })
@@ -221,7 +205,7 @@ impl NewPod<'_> {
                     "imagePullPolicy": "Never",
                     "command": self.command,
                     "env": env,
-                    "resources": { "requests": amounts(request), "limits": amounts(limit) },
+                    "resources": self.resources(),
                     "securityContext": { "readOnlyRootFilesystem": true, "runAsUser": 0 },
                     "volumeMounts": mounts,
                 }],
@@ -269,6 +253,27 @@ impl NewPod<'_> {
             pod["spec"]["hostUsers"] = json!(false);
         }
         pod
+    }
+
+    /// Returns requests and limits, as they are written in a manifest.
+    fn resources(&self) -> Value {
+        let amounts = |cpus: Option<u64>| {
+            let mut all = serde_json::Map::new();
+            cpus.map(|milli| all.insert("cpu".into(), json!(format!("{milli}m"))));
+            for (name, bytes) in
+                [("memory", self.memory_bytes), (HUGE_PAGES, self.huge_pages_bytes)]
+            {
+                bytes.map(|bytes| all.insert(name.into(), json!(bytes.to_string())));
+            }
+            Value::Object(all)
+        };
+        let (request, limit) = match self.cpus {
+            Cpus::None => (None, None),
+            Cpus::Request(milli) => (Some(milli), None),
+            Cpus::Limit(milli) => (Some(milli), Some(milli)),
+            Cpus::RequestAndLimit(request, limit) => (Some(request), Some(limit)),
+        };
+        json!({ "requests": amounts(request), "limits": amounts(limit) })
     }
 
     /// Returns the claim among the mounts.

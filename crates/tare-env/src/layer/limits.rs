@@ -269,8 +269,10 @@ fn read_file(
         Limit::MemoryHigh => in_pages(group.memory_high().map_err(why)?),
         Limit::Swap => in_pages(group.swap().map_err(why)?),
         Limit::HugePages => {
-            let (limit, used) = group.huge_pages().map_err(why)?;
-            let (text, in_force) = in_pages(limit);
+            let (own, used) = group.huge_pages().map_err(why)?;
+            // The kubelet limits the pod, and containerd not always the container in it.
+            let above = group.competing().into_iter().filter_map(|one| one.huge_pages().ok()?.0);
+            let (text, in_force) = in_pages(own.into_iter().chain(above).min());
             (format!("{text}, {used} in use"), in_force)
         }
         Limit::CpuWeight => {
