@@ -218,6 +218,17 @@ kubernetes_cgroup() {
     done
 }
 
+# kubernetes_huge_pages NUMBER: reserves so many huge pages of 2 MiB, which kubelets count at their start, and
+# mounts their controller where cgroups are of version 1 and it is not mounted. What was before is recorded.
+kubernetes_huge_pages() {
+    cat /proc/sys/vm/nr_hugepages >"$kubernetes_dir/huge-pages"
+    echo $(($(cat /proc/sys/vm/nr_hugepages) + $1)) >/proc/sys/vm/nr_hugepages
+    if [ -d /sys/fs/cgroup/memory ] && [ ! -d /sys/fs/cgroup/hugetlb ]; then
+        touch "$kubernetes_dir/hugetlb"
+        mkdir /sys/fs/cgroup/hugetlb && mount --no-mtab -t cgroup -o hugetlb tare-kubernetes /sys/fs/cgroup/hugetlb
+    fi
+}
+
 # kubernetes_wait NAME PID TRIES COMMAND...: waits until the command succeeds, at most TRIES tenths of a
 # second. If the process ends first or it takes too long, its last words are printed.
 kubernetes_wait() {
@@ -242,6 +253,29 @@ kubernetes_run() {
         --mount="/proc/$node_holder/ns/mnt" "$@" >"$kubernetes_dir/$program.log" 2>&1 &
     kubernetes_pid=$!
     kubernetes_pids="$kubernetes_pid $kubernetes_pids"
+}
+
+# kubernetes_run_again NAME COMMAND...: starts a program as kubernetes_run does. A test may kill the process
+# whose number is in NAME.pid: as long as the file NAME.down is there, it is not started again.
+kubernetes_run_again() {
+    again=$kubernetes_dir/$1 program=$1
+    shift
+    # shellcheck disable=SC2016 # expands in the inner shell
+    kubernetes_run "$program" sh -c '
+        own=$1 child=""
+        shift
+        trap "[ -z \"\$child\" ] || kill \"\$child\"; wait; exit 143" TERM
+        while true; do
+            "$@" &
+            child=$!
+            echo "$child" >"$own.pid"
+            status=0
+            wait "$child" || status=$?
+            child=""
+            [ -e "$own.down" ] || exit "$status"
+            while [ -e "$own.down" ]; do sleep 0.2; done
+        done
+    ' sh "$again" "$@"
 }
 
 # kubernetes_get PATH: asks the API server as the administrator, without a client of Kubernetes.
@@ -412,6 +446,9 @@ kubernetes_start() {
     kubernetes_dir=$(mktemp -d "/tmp/tare-kubernetes-$$.XXXXXX")
     # The users of a pod with a user namespace pass it on the way to their files.
     chmod 711 "$kubernetes_dir"
+    if [ -n "${TARE_KUBERNETES_HUGE_PAGES:-}" ]; then
+        kubernetes_huge_pages "$TARE_KUBERNETES_HUGE_PAGES" || return 1
+    fi
     kubernetes_hold 1 || return 1
     kubernetes_address || return 1
     for number in $(seq 2 "$kubernetes_nodes"); do
@@ -428,7 +465,7 @@ kubernetes_start() {
     kubernetes_run etcd etcd --data-dir "$dir/etcd" --unsafe-no-fsync \
         --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
         --listen-peer-urls http://127.0.0.1:2380
-    kubernetes_run kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
+    kubernetes_run_again kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
         --bind-address=0.0.0.0 --advertise-address=192.0.2.1 --secure-port=6443 --cert-dir="$dir/pki" \
         --token-auth-file="$dir/pki/tokens" --authorization-mode=RBAC \
         --service-account-key-file="$dir/pki/accounts.pub" \
@@ -544,6 +581,11 @@ kubernetes_remove() {
         sleep 0.1
     done
     for group in $groups; do rmdir "$group" 2>/dev/null || true; done
+    if [ -e "$1/hugetlb" ]; then
+        umount --no-mtab /sys/fs/cgroup/hugetlb 2>/dev/null || true
+        rmdir /sys/fs/cgroup/hugetlb 2>/dev/null || true
+    fi
+    if [ -e "$1/huge-pages" ]; then cat "$1/huge-pages" >/proc/sys/vm/nr_hugepages; fi
     # The deepest directory first.
     if [ -e "$1/mount-points" ]; then
         sort -r "$1/mount-points" | while read -r dir; do rmdir "$dir" 2>/dev/null || true; done

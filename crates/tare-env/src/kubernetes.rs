@@ -6,7 +6,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tare_host::UndoError;
@@ -21,6 +22,21 @@ const NODE_VARIABLE: &str = "TARE_NODE_KUBECONFIG";
 
 /// The access that the harness of another host has sent to this process.
 static SENT: OnceLock<Access> = OnceLock::new();
+
+/// How long an API server that did not answer is not asked again: a run has many entries, and each
+/// would wait for it.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// An API server that did not answer.
+struct SilentServer {
+    access: Access,
+    server: String,
+    why: String,
+    since: Instant,
+}
+
+/// The last one.
+static SILENT: Mutex<Option<SilentServer>> = Mutex::new(None);
 
 /// Returns the access to the cluster of this node: the one that was sent, else the user's.
 pub(crate) fn access() -> Result<Access, KubeError> {
@@ -101,9 +117,9 @@ impl UndoKinds for KubernetesKinds {
     }
 
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
-        let removed = match entry.read()? {
+        match entry.read()? {
             KubernetesEntry::Profile { folder, made_parent } => {
-                return remove_profile(run, &folder, made_parent);
+                remove_profile(run, &folder, made_parent)
             }
             KubernetesEntry::Namespace { access, name } => {
                 check_name(run, &name)?;
@@ -119,18 +135,16 @@ impl UndoKinds for KubernetesKinds {
             }
             KubernetesEntry::Claim { access, namespace, name } => {
                 check_name(run, &namespace)?;
-                return remove_claim(&access, &namespace, &name);
+                remove_claim(&access, &namespace, &name)
             }
             KubernetesEntry::Volume { access, namespace, name } => {
                 check_name(run, &namespace)?;
-                let stays = with_access(&access, |cluster| cluster.volume_stays(&name, &namespace));
-                return match stays.map_err(of_kind)? {
+                match with_access(&access, |cluster| cluster.volume_stays(&name, &namespace))? {
                     true => Err(of_kind(VolumeStays { name })),
                     false => Ok(()),
-                };
+                }
             }
-        };
-        removed.map_err(of_kind)
+        }
     }
 }
 
@@ -152,19 +166,17 @@ pub(crate) fn given_back(volume: &Volume) -> Option<&Path> {
 
 /// Deletes a claim after its pod, and gives its volume back if it existed before.
 fn remove_claim(access: &Access, namespace: &str, name: &str) -> Result<(), UndoError> {
-    let volume = with_access(access, |cluster| cluster.volume_of(namespace, name));
-    let volume = volume.map_err(of_kind)?;
+    let volume = with_access(access, |cluster| cluster.volume_of(namespace, name))?;
     let directory = volume.as_ref().and_then(given_back);
     if let Some(directory) = directory {
         let data = directory.join(data_directory(namespace, name));
         fs::remove_dir_all(&data).or_else(|error| removal(&data, &error))?;
     }
     let released = volume.as_ref().filter(|_| directory.is_some());
-    let removed = with_access(access, |cluster| {
+    with_access(access, |cluster| {
         cluster.delete_claim(namespace, name)?;
         released.map_or(Ok(()), |volume| cluster.release_volume(volume))
-    });
-    removed.map_err(of_kind)
+    })
 }
 
 /// Returns the error of a removal; that of what is gone already is none.
@@ -180,15 +192,41 @@ fn removal(path: &Path, error: &io::Error) -> Result<(), UndoError> {
 fn with_access<T>(
     access: &Access,
     undo: impl Fn(&Cluster) -> Result<T, KubeError>,
-) -> Result<T, KubeError> {
+) -> Result<T, UndoError> {
+    if let Some(silent) = silent().as_ref().filter(|one| one.is_of(access)) {
+        return Err(silent.error());
+    }
     let undone = Cluster::connect(access).and_then(|cluster| undo(&cluster));
     let other = std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
-    match (undone, other) {
+    let undone = match (undone, other) {
         (
             Err(KubeError::Access { .. } | KubeError::Unknown { .. } | KubeError::Rights { .. }),
             Some(file),
         ) => Access::of_file(file).and_then(|access| undo(&Cluster::connect(&access)?)),
         (undone, _) => undone,
+    };
+    match undone {
+        Err(KubeError::Unreachable { server, why, .. }) => {
+            let since = Instant::now();
+            let new = SilentServer { access: access.clone(), server, why, since };
+            Err(silent().insert(new).error())
+        }
+        undone => undone.map_err(of_kind),
+    }
+}
+
+fn silent() -> MutexGuard<'static, Option<SilentServer>> {
+    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SilentServer {
+    fn is_of(&self, access: &Access) -> bool {
+        self.access == *access && self.since.elapsed() < SILENCE
+    }
+
+    fn error(&self) -> UndoError {
+        let (who, why) = (format!("the API server {}", self.server), self.why.clone());
+        UndoError::NoAnswer { who, why, entries: 1 }
     }
 }
 

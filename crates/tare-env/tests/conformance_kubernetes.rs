@@ -19,10 +19,10 @@ use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_kube::{Access, Cluster};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
-use tare_lab::layer::{Apparmor, Capabilities, Cpu, Sidecar, User};
+use tare_lab::layer::{Apparmor, Capabilities, Cpu, HUGE_PAGE_BYTES, Limits, Sidecar, User};
 use tare_std::cpus::CpuSet;
-use tare_testkit::EnvironmentBuilder;
 use tare_testkit::kubernetes::alone_on_node;
+use tare_testkit::{EnvironmentBuilder, Reason, skip};
 
 #[path = "conformance_kubernetes/rights.rs"]
 mod rights;
@@ -250,6 +250,34 @@ fn pods_conform() {
     }
 }
 
+/// A node has huge pages with `TARE_KUBERNETES_HUGE_PAGES=32 scripts/kubernetes`.
+#[test]
+fn huge_pages_are_limited() {
+    let test = "huge_pages_are_limited";
+    let Some(_alone) = alone_on_node(test) else { return };
+    if !has_huge_pages() {
+        let place = "with TARE_KUBERNETES_HUGE_PAGES=32 scripts/kubernetes".to_string();
+        return skip(test, Reason::RunsElsewhere { place });
+    }
+    let scratch = Scratch::open("kubernetes-huge-pages");
+    for cpu in ["shared", "pinned"] {
+        let mut huge = spec("host", cpu, "none", "directory");
+        huge.limits.huge_pages_bytes = Some(16 << 20);
+        conforms(&scratch.factory, &huge);
+        let mut environment = scratch.factory.environment(&huge).unwrap();
+        environment.start(&launch()).unwrap();
+        let states = environment.read_back().unwrap();
+        let state = states.iter().find(|state| state.layer == "limits.huge_pages").unwrap();
+        assert!(state.in_force && state.found == "16777216, 0 in use", "{state:?}");
+        environment.stop().unwrap();
+    }
+    let mut more = spec("host", "shared", "none", "directory");
+    more.limits.huge_pages_bytes = Some(1 << 40);
+    let mut environment = scratch.factory.environment(&more).unwrap();
+    let line = tare_host::error_line(&*environment.start(&launch()).unwrap_err());
+    assert!(line.contains("Insufficient hugepages-2Mi"), "{line}");
+}
+
 /// Three pods find each other, and are measured, frozen and removed together.
 #[test]
 fn instances_are_pods_that_find_each_other() {
@@ -305,6 +333,12 @@ fn has_user_namespaces() -> bool {
     cluster.node_here().unwrap().has_user_namespaces
 }
 
+/// Returns whether the node has huge pages for pods.
+fn has_huge_pages() -> bool {
+    let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
+    cluster.node_here().unwrap().has_huge_pages
+}
+
 fn has_apparmor() -> bool {
     let path = "/sys/module/apparmor/parameters/enabled";
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "Y")
@@ -353,7 +387,19 @@ fn refusals_are_one_line() {
     };
     check(|spec| spec.network = "bridge+proxy".parse().unwrap(), "no userland proxy");
     check(|spec| spec.storage.kind = "rootfs".into(), "the root of a pod is its image");
-    check(|spec| spec.limits.cpu_weight = Some(7), "a limit of memory alone");
+    check(|spec| spec.limits.cpu_weight = Some(7), "limits of memory and huge pages alone");
+    check(|spec| spec.limits.huge_pages_bytes = Some(3 << 20), "it is no multiple of 2M");
+    check(
+        |spec| {
+            spec.limits = Limits { huge_pages_bytes: Some(HUGE_PAGE_BYTES), ..Limits::default() };
+        },
+        "needs a request of CPU or memory too",
+    );
+    if !has_huge_pages() {
+        let few: fn(&mut EnvironmentSpec) =
+            |spec| spec.limits.huge_pages_bytes = Some(HUGE_PAGE_BYTES);
+        check(few, "has no huge pages of 2 MiB for pods");
+    }
     check(|spec| spec.cpu = "quota=2".parse().unwrap(), "a whole number of CPUs");
     check(
         |spec| {

@@ -31,10 +31,11 @@ const LIMIT: Duration = Duration::from_secs(1200);
 const CPUS: [&str; 5] = ["shared", "pinned", "cpus=1", "quota=0.5/10ms", "quota=0.5/100ms+20ms"];
 
 /// The keys of the limits layer, each with a value as a study writes it, and in the key's unit.
-const LIMITS: [(Limit, &str, u64); 10] = [
+const LIMITS: [(Limit, &str, u64); 11] = [
     (Limit::Memory, "\"2G\"", 2 << 30),
     (Limit::MemoryHigh, "\"1500M\"", 1500 << 20),
     (Limit::Swap, "\"64M\"", 64 << 20),
+    (Limit::HugePages, "\"64M\"", 64 << 20),
     (Limit::CpuWeight, "50", 50),
     (Limit::IoWeight, "200", 200),
     (Limit::ReadBandwidth, "\"40M\"", 40 << 20),
@@ -55,6 +56,8 @@ enum Expected {
     OnV2,
     /// In force on a disk with the scheduler BFQ alone.
     OnBfq,
+    /// Pods alone can have it.
+    OfPods,
     /// The runtime cannot have it.
     Refused,
 }
@@ -63,6 +66,7 @@ impl Expected {
     fn of(limit: Limit, runtime: &str) -> Self {
         match limit {
             Limit::NetworkBandwidth if runtime.starts_with("vm:") => Self::Refused,
+            Limit::HugePages => Self::OfPods,
             Limit::MemoryHigh => Self::OnV2,
             Limit::IoWeight => Self::OnBfq,
             _ => Self::InForce,
@@ -74,7 +78,7 @@ impl Expected {
             Self::InForce => "in force",
             Self::OnV2 => "in force (v2)",
             Self::OnBfq => "in force (BFQ)",
-            Self::Refused => "refused",
+            Self::OfPods | Self::Refused => "refused",
         }
     }
 }
@@ -94,6 +98,7 @@ fn page() -> String {
          system has none, and the limit is refused.\n\
          - A guest's limits are those of its monitor, which does its I/O. It has a tap device, which can be \
          limited in one direction only, so `network_bandwidth` is refused.\n\
+         - Only pods have `huge_pages`, which the kubelet gives them ([kubernetes.md](../guides/kubernetes.md#layers-of-a-pod)).\n\
          - Several instances divide a quota, its burst and every limit evenly, but not weights, which each has in full. Each \
          instance's part is read back (`instances_divide_limits`).\n\n",
     );
@@ -180,6 +185,7 @@ fn check_runtime(test: &str, runtime: &str) {
             Expected::InForce => None,
             Expected::OnV2 => (!is_v2).then_some("cgroup v2"),
             Expected::OnBfq => (scheduler(&state) != "bfq").then_some("only bfq honours weights"),
+            Expected::OfPods => Some("is for pods only"),
             Expected::Refused => Some("needs a link of the system's own"),
         };
         let refused = refused.or((!has_disk && limit.is_of_device()).then_some("is on none"));

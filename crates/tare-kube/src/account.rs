@@ -50,6 +50,7 @@ pub(crate) fn rules(account_use: AccountUse) -> Vec<Value> {
         AccountUse::ReachNodes => vec![
             rule("", &["nodes"], &["list"]),
             rule("", &["namespaces", "pods"], &["create", "get", "delete"]),
+            rule("", &["events"], &["list"]),
             exec,
         ],
         AccountUse::MakePods => rules_of_pods(),
@@ -57,7 +58,8 @@ pub(crate) fn rules(account_use: AccountUse) -> Vec<Value> {
     }
 }
 
-/// Returns what environments that are pods take. The last three are for volumes of storage classes.
+/// Returns what environments that are pods take. Volumes and their classes are for storage of a
+/// class; events say why a pod or a claim waits.
 fn rules_of_pods() -> Vec<Value> {
     let made = ["namespaces", "pods", "services", "persistentvolumeclaims"];
     vec![

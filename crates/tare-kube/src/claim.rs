@@ -7,13 +7,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, DELETE_LIMIT, PAUSE};
 use crate::error::{KubeError, RUN_LABEL, one_line};
+use crate::events;
 
 /// The provisioner of classes whose volumes an administrator makes.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -175,22 +176,14 @@ impl Cluster {
         if !matches!(self.volume_of(namespace, claim), Ok(None)) {
             return error;
         }
-        let why = self.events(namespace, claim).unwrap_or_else(|error| error.to_string());
-        KubeError::Unbound { claim: claim.into(), why, pod: error.to_string() }
-    }
-
-    /// Returns what the events of a claim say, on one line.
-    fn events(&self, namespace: &str, claim: &str) -> Result<String, KubeError> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let of = "involvedObject.kind=PersistentVolumeClaim,involvedObject.name";
-        let of_claim = ListParams::default().fields(&format!("{of}={claim}"));
-        let listed = self.call("list the events of the claim", events.list(&of_claim))?;
-        let text = |event: Event| {
-            let (reason, message) = (event.reason?, event.message.unwrap_or_default());
-            Some(one_line(&format!("{reason}: {message}")))
+        let why = match self.events(namespace, ("PersistentVolumeClaim", claim)) {
+            Ok(events) => {
+                let lines: Vec<String> = events.iter().filter_map(events::line).collect();
+                if lines.is_empty() { "it has no events".into() } else { lines.join("; ") }
+            }
+            Err(error) => error.to_string(),
         };
-        let lines: Vec<String> = listed.items.into_iter().filter_map(text).collect();
-        Ok(if lines.is_empty() { "it has no events".into() } else { lines.join("; ") })
+        KubeError::Unbound { claim: claim.into(), why, pod: error.to_string() }
     }
 
     /// Deletes a claim and waits until it is gone, and its volume too where the volume's policy is

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Namespace, Node as ApiNode, Pod, Service};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node as ApiNode, Pod, Service};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::access::{Access, CALL_LIMIT};
 use crate::error::{KubeError, RUN_LABEL, one_line, sources};
+use crate::events::why_not_started;
 use crate::node::Node;
 use crate::pod::{CONTAINER, NewPod, Progress, RunningPod, progress};
 use crate::service::{self, NewService, ServiceAddress};
@@ -277,10 +278,24 @@ impl Cluster {
                 Progress::NoVolume(_) | Progress::Waiting => {}
             }
             if Instant::now() > deadline {
-                return Err(KubeError::TimedOut { what, limit: deadline - begin });
+                let why = why_not_started(&found, self.events(namespace, ("Pod", name)));
+                let (name, node, limit) = (name.into(), node.into(), deadline - begin);
+                return Err(KubeError::NotStarted { name, node, limit, why });
             }
             thread::sleep(PAUSE);
         }
+    }
+
+    /// Returns the events of the objects of a kind and a name.
+    pub(crate) fn events(
+        &self,
+        namespace: &str,
+        (kind, name): (&str, &str),
+    ) -> Result<Vec<Event>, KubeError> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let of = format!("involvedObject.kind={kind},involvedObject.name={name}");
+        let what = format!("list the events of {name}");
+        Ok(self.call(&what, events.list(&ListParams::default().fields(&of)))?.items)
     }
 
     /// Returns what the API says about a pod now; `None` if it does not run.
@@ -398,7 +413,7 @@ impl Cluster {
         let limited = async { tokio::time::timeout(CALL_LIMIT, future).await };
         match self.runtime.block_on(limited) {
             Ok(answer) => answer.map_err(|error| KubeError::of(what, &self.server, error)),
-            Err(_) => Err(KubeError::TimedOut { what: what.into(), limit: CALL_LIMIT }),
+            Err(_) => Err(KubeError::silent(what, &self.server, CALL_LIMIT)),
         }
     }
 }

@@ -57,6 +57,8 @@ pub enum KubeError {
     NodeNotReady { node: String, why: String },
     #[error("cannot {what} within {} s", .limit.as_secs())]
     TimedOut { what: String, limit: Duration },
+    #[error("cannot start the pod {name} on node {node} within {} s: {why}", .limit.as_secs())]
+    NotStarted { name: String, node: String, limit: Duration, why: String },
     #[error(
         "cannot {what}: it was asked for {} s ago, and {why}; mend that, and run tare clean to see that \
          nothing is left", .limit.as_secs()
@@ -114,6 +116,12 @@ impl KubeError {
                 Self::Unreachable { what, server, why }
             }
         }
+    }
+
+    /// Returns the error of a call that was not answered in time.
+    pub(crate) fn silent(what: &str, server: &str, limit: Duration) -> Self {
+        let why = format!("nothing came within {} s", limit.as_secs());
+        Self::Unreachable { what: what.into(), server: server.into(), why }
     }
 
     /// Sorts the answer to a program that is to run in a pod, which comes without a status.

@@ -15,6 +15,7 @@ mod account;
 mod claim;
 mod cluster;
 mod error;
+mod events;
 mod found_pod;
 mod loader_pod;
 mod node;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, UdpSocket};
 use k8s_openapi::api::core::v1::Node as ApiNode;
 
 use crate::error::one_line;
+use crate::pod::HUGE_PAGES;
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Node {
     pub has_user_namespaces: bool,
     /// The CPUs that pods may request, as the kubelet writes it.
     pub cpus: String,
+    /// Whether it has explicit huge pages of 2 MiB for pods. Its kubelet counts them at its start.
+    pub has_huge_pages: bool,
     /// In the words of Go: `amd64`, `arm64`.
     pub architecture: String,
     /// Why it takes no pods, as its condition `Ready` says; `None` if it is ready.
@@ -53,7 +56,9 @@ impl Node {
         let handlers = status.runtime_handlers.unwrap_or_default();
         let features = handlers.into_iter().filter_map(|handler| handler.features);
         let has_user_namespaces = features.into_iter().any(|one| one.user_namespaces == Some(true));
-        let quantity = status.allocatable.and_then(|mut all| all.remove("cpu"));
+        let mut quantities = status.allocatable.unwrap_or_default();
+        let huge_pages = quantities.remove(HUGE_PAGES);
+        let quantity = quantities.remove("cpu");
         Self {
             name: node.metadata.name.unwrap_or_default(),
             kubelet: info.kubelet_version,
@@ -64,6 +69,7 @@ impl Node {
             address: internal.map(|found| found.address),
             has_user_namespaces,
             cpus: quantity.map(|quantity| quantity.0).unwrap_or_default(),
+            has_huge_pages: huge_pages.is_some_and(|quantity| quantity.0 != "0"),
             architecture: info.architecture,
             not_ready,
             is_cordoned,
@@ -154,6 +160,7 @@ mod tests {
                 address: None,
                 has_user_namespaces: false,
                 cpus: String::new(),
+                has_huge_pages: false,
                 architecture: String::new(),
                 not_ready: None,
                 is_cordoned: false,

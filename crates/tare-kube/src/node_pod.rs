@@ -266,7 +266,7 @@ async fn connect(
     let call = pods.exec(name, command, &streams);
     match tokio::time::timeout(CALL_LIMIT, call).await {
         Ok(attached) => attached.map_err(|error| KubeError::of(what, &server, error)),
-        Err(_) => Err(KubeError::TimedOut { what: what.into(), limit: CALL_LIMIT }),
+        Err(_) => Err(KubeError::silent(what, &server, CALL_LIMIT)),
     }
 }
 

@@ -22,7 +22,11 @@ fn rights(account_use: AccountUse) -> Value {
             Vec::new()
         }
         AccountUse::ReadPods => {
-            vec![rule("", &["nodes"], &["list"]), rule("", &made, &["create", "get", "delete"])]
+            vec![
+                rule("", &["nodes"], &["list"]),
+                rule("", &made, &["create", "get", "delete"]),
+                rule("", &["events"], &["list"]),
+            ]
         }
     };
     let own = [

@@ -16,6 +16,9 @@ pub(crate) const CONTAINER: &str = "system";
 /// The name of the second container of a pod.
 const SIDECAR: &str = "sidecar";
 
+/// The name of explicit huge pages among what a container gets and a node has.
+pub(crate) const HUGE_PAGES: &str = "hugepages-2Mi";
+
 /// A pod to create.
 #[derive(Clone, Debug)]
 pub struct NewPod<'a> {
@@ -50,6 +53,8 @@ pub struct NewPod<'a> {
     pub cpus: Cpus,
     /// The limit of memory in bytes, which is also the request.
     pub memory_bytes: Option<u64>,
+    /// Explicit huge pages of 2 MiB in bytes, as request and limit (`hugepages-2Mi`).
+    pub huge_pages_bytes: Option<u64>,
     pub mounts: Vec<PodMount>,
     pub sidecar: Option<Sidecar>,
     /// How long the scheduler may find no volume for a claim among the mounts.
@@ -163,18 +168,6 @@ impl NewPod<'_> {
     /// Returns the pod as it is written in a manifest.
     pub fn manifest(&self) -> Value {
         let (mut volumes, mounts) = volumes_of("v", &self.mounts);
-        let amounts = |cpus: Option<u64>| {
-            let mut all = serde_json::Map::new();
-            cpus.map(|milli| all.insert("cpu".into(), json!(format!("{milli}m"))));
-            self.memory_bytes.map(|bytes| all.insert("memory".into(), json!(bytes.to_string())));
-            Value::Object(all)
-        };
-        let (request, limit) = match self.cpus {
-            Cpus::None => (None, None),
-            Cpus::Request(milli) => (Some(milli), None),
-            Cpus::Limit(milli) => (Some(milli), Some(milli)),
-            Cpus::RequestAndLimit(request, limit) => (Some(request), Some(limit)),
-        };
         let own_address = |name| {
             let field = json!({ "fieldRef": { "fieldPath": "status.podIP" } });
             json!({ "name": name, "valueFrom": field })
@@ -212,7 +205,7 @@ impl NewPod<'_> {
                     "imagePullPolicy": "Never",
                     "command": self.command,
                     "env": env,
-                    "resources": { "requests": amounts(request), "limits": amounts(limit) },
+                    "resources": self.resources(),
                     "securityContext": { "readOnlyRootFilesystem": true, "runAsUser": 0 },
                     "volumeMounts": mounts,
                 }],
@@ -260,6 +253,27 @@ impl NewPod<'_> {
             pod["spec"]["hostUsers"] = json!(false);
         }
         pod
+    }
+
+    /// Returns requests and limits, as they are written in a manifest.
+    fn resources(&self) -> Value {
+        let amounts = |cpus: Option<u64>| {
+            let mut all = serde_json::Map::new();
+            cpus.map(|milli| all.insert("cpu".into(), json!(format!("{milli}m"))));
+            for (name, bytes) in
+                [("memory", self.memory_bytes), (HUGE_PAGES, self.huge_pages_bytes)]
+            {
+                bytes.map(|bytes| all.insert(name.into(), json!(bytes.to_string())));
+            }
+            Value::Object(all)
+        };
+        let (request, limit) = match self.cpus {
+            Cpus::None => (None, None),
+            Cpus::Request(milli) => (Some(milli), None),
+            Cpus::Limit(milli) => (Some(milli), Some(milli)),
+            Cpus::RequestAndLimit(request, limit) => (Some(request), Some(limit)),
+        };
+        json!({ "requests": amounts(request), "limits": amounts(limit) })
     }
 
     /// Returns the claim among the mounts.
@@ -396,10 +410,14 @@ pub(crate) fn id_of(container: &ContainerStatus) -> String {
 
 /// Returns why the kubelet does not start a container, if it is not on its way.
 fn refused(container: &ContainerStatus) -> Option<(String, String)> {
+    let is_on_its_way = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing");
+    waiting(container).filter(|(reason, _)| !is_on_its_way(reason))
+}
+
+/// Returns why a container waits, as reason and message.
+pub(crate) fn waiting(container: &ContainerStatus) -> Option<(String, String)> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
-    let reason = waiting.reason.clone()?;
-    let on_its_way = matches!(reason.as_str(), "ContainerCreating" | "PodInitializing");
-    (!on_its_way).then(|| (reason, waiting.message.clone().unwrap_or_default()))
+    Some((waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -425,6 +443,7 @@ mod tests {
             apparmor: Some(Profile::OfNode("tare-ab12-e1")),
             cpus,
             memory_bytes: Some(1 << 20),
+            huge_pages_bytes: Some(4 << 20),
             mounts: vec![PodMount {
                 path: "/data".into(),
                 source: PodSource::Empty { memory_bytes: Some(1 << 20) },
@@ -442,25 +461,19 @@ mod tests {
     #[test]
     fn layers_become_fields_of_the_manifest() {
         for (cpus, requests, limits) in [
-            (Cpus::None, json!({"memory": "1048576"}), json!({"memory": "1048576"})),
-            (
-                Cpus::Request(1500),
-                json!({"cpu": "1500m", "memory": "1048576"}),
-                json!({"memory": "1048576"}),
-            ),
-            (
-                Cpus::RequestAndLimit(500, 2000),
-                json!({"cpu": "500m", "memory": "1048576"}),
-                json!({"cpu": "2000m", "memory": "1048576"}),
-            ),
-            (
-                Cpus::Limit(2000),
-                json!({"cpu": "2000m", "memory": "1048576"}),
-                json!({"cpu": "2000m", "memory": "1048576"}),
-            ),
+            (Cpus::None, json!({}), json!({})),
+            (Cpus::Request(1500), json!({"cpu": "1500m"}), json!({})),
+            (Cpus::RequestAndLimit(500, 2000), json!({"cpu": "500m"}), json!({"cpu": "2000m"})),
+            (Cpus::Limit(2000), json!({"cpu": "2000m"}), json!({"cpu": "2000m"})),
         ] {
             let manifest = new_pod(cpus).manifest();
             let container = &manifest["spec"]["containers"][0];
+            let with_memory = |mut amounts: Value| {
+                amounts["memory"] = json!("1048576");
+                amounts["hugepages-2Mi"] = json!("4194304");
+                amounts
+            };
+            let (requests, limits) = (with_memory(requests), with_memory(limits));
             assert_eq!(container["resources"]["requests"], requests, "{cpus:?}");
             assert_eq!(container["resources"]["limits"], limits, "{cpus:?}");
             assert_eq!(manifest["spec"]["volumes"][0]["emptyDir"]["medium"], "Memory");

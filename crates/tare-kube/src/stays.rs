@@ -9,9 +9,13 @@ use crate::pod::runs;
 /// k8s.io/api).
 const LEFT: [&str; 2] = ["NamespaceContentRemaining", "NamespaceFinalizersRemaining"];
 
-/// Returns what is left in a namespace; `None` if its controller has not said it.
+/// Returns what is left in a namespace, or that its controller has not begun to remove it; `None`
+/// if the controller has not said what is left.
 pub(crate) fn of_namespace(namespace: &Namespace) -> Option<String> {
-    let conditions = namespace.status.as_ref()?.conditions.iter().flatten();
+    let mut conditions = namespace.status.as_ref()?.conditions.iter().flatten().peekable();
+    if conditions.peek().is_none() {
+        return Some("the cluster's controller of namespaces has not begun to remove it".into());
+    }
     let left = conditions.filter(|one| LEFT.contains(&one.type_.as_str()) && one.status == "True");
     let messages: Vec<String> =
         left.filter_map(|one| one.message.as_deref().map(one_line)).collect();
@@ -70,7 +74,8 @@ mod tests {
                 "the cluster says: {left} (kubectl describe pods --namespace tare-ab12 tells more)"
             )),
         );
-        check(json!([]), None);
+        check(json!([condition("NamespaceContentRemaining", "False", "All removed")]), None);
+        check(json!([]), Some("the cluster's controller of namespaces has not begun to remove it"));
     }
 
     #[test]

@@ -152,6 +152,74 @@ pub fn answer(method: &str, path: &str, body: &str) -> (u16, String) {
     (code.parse().unwrap(), answer.to_string())
 }
 
+/// The API server does not answer, until this is dropped.
+#[derive(Debug)]
+pub struct LostServer {
+    /// `scripts/kubernetes` does not start the server again as long as this file is there.
+    down: PathBuf,
+    pid: String,
+}
+
+impl LostServer {
+    /// Kills the API server, with its connections.
+    ///
+    /// # Panics
+    /// If `scripts/kubernetes` has not started it.
+    pub fn kill() -> Self {
+        let lost = Self::find();
+        std::fs::write(&lost.down, "").unwrap();
+        signal("KILL", &lost.pid);
+        lost
+    }
+
+    /// Stops the API server. Connections stay, and nothing comes over them.
+    ///
+    /// # Panics
+    /// If `scripts/kubernetes` has not started it.
+    pub fn stop() -> Self {
+        let lost = Self::find();
+        signal("STOP", &lost.pid);
+        lost
+    }
+
+    fn find() -> Self {
+        let access = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
+        let folder = access.parent().and_then(Path::parent).unwrap();
+        let pid = std::fs::read_to_string(folder.join("kube-apiserver.pid")).unwrap();
+        Self { down: folder.join("kube-apiserver.down"), pid: pid.trim().into() }
+    }
+}
+
+impl Drop for LostServer {
+    fn drop(&mut self) {
+        if std::fs::remove_file(&self.down).is_err() {
+            signal("CONT", &self.pid);
+        }
+        let began = Instant::now();
+        let wait = |what: &str, is_done: &dyn Fn() -> bool| {
+            while !is_done() {
+                if began.elapsed() > RESTART {
+                    assert!(std::thread::panicking(), "{what}");
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        };
+        wait("the API server answers", &|| answer("GET", "/readyz", "").0 == 200);
+        // The controllers notice it later.
+        let namespaces = "/api/v1/namespaces";
+        let namespace = format!("{namespaces}/tare-test-back");
+        answer("POST", namespaces, r#"{"metadata":{"name":"tare-test-back"}}"#);
+        answer("DELETE", &namespace, "");
+        wait("a namespace ends", &|| answer("GET", &namespace, "").0 == 404);
+    }
+}
+
+fn signal(name: &str, pid: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), pid]).status().unwrap();
+    assert!(sent.success(), "{name} to the API server, {pid}");
+}
+
 /// A right: the group of the API, the resource and the verb.
 pub type Right<'a> = (&'a str, &'a str, &'a str);
 
@@ -160,6 +228,8 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The user of the cluster who has no rights but those of the role.
 const USER: &str = "powerless";
+/// How long the API server and the controllers may need until they work again, on a loaded machine.
+const RESTART: Duration = Duration::from_secs(180);
 /// How long the API server may need to know a changed role.
 const PATIENCE: Duration = Duration::from_secs(30);
 

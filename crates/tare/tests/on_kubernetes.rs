@@ -21,6 +21,8 @@ mod operators;
 mod rights;
 #[path = "on_kubernetes/selected.rs"]
 mod selected;
+#[path = "on_kubernetes/server.rs"]
+mod server;
 
 use std::fs;
 use std::io::Read;

@@ -143,6 +143,7 @@ fn check_of_pods(spec: &EnvironmentSpec) -> Result<(), LayerError> {
         (Layer::Cpu, spec.cpu.to_string(), matches!(spec.cpu, Cpu::Request(_))),
         (Layer::Apparmor, apparmor.to_string(), apparmor == Apparmor::Runtime),
         (Layer::Sidecar, spec.sidecar.to_string(), !spec.sidecar.is_none()),
+        (Layer::Limits, Limit::HugePages.name().into(), spec.limits.huge_pages_bytes.is_some()),
     ];
     let is_pod = spec.is_pod();
     match of_pods.into_iter().find(|(.., is_of_pods)| *is_of_pods && !is_pod) {
@@ -303,7 +304,11 @@ mod tests {
 
     #[test]
     fn only_pods_have_what_a_cluster_gives() {
-        let refused: [(Change, &str); 6] = [
+        let refused: [(Change, &str); 7] = [
+            (
+                |spec| spec.limits.huge_pages_bytes = Some(2 << 20),
+                "limits = \"huge_pages\" is for pods only",
+            ),
             (|spec| spec.sidecar = Sidecar::Idle, "sidecar = \"idle\" is for pods only"),
             (
                 |spec| spec.confinement.apparmor = Apparmor::Runtime,

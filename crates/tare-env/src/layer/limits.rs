@@ -186,7 +186,7 @@ pub(crate) fn apply(
             (_, Some(disk)) if let Some(of_device) = device_limit(limit) => {
                 group.set_device_limit(&disk.number, of_device, value)?;
             }
-            // The runtime sets the memory, and `Link` the network.
+            // The runtime sets the memory, the kubelet the huge pages, and `Link` the network.
             _ => {}
         }
     }
@@ -268,6 +268,13 @@ fn read_file(
         Limit::Memory => in_pages(group.memory().map_err(why)?),
         Limit::MemoryHigh => in_pages(group.memory_high().map_err(why)?),
         Limit::Swap => in_pages(group.swap().map_err(why)?),
+        Limit::HugePages => {
+            let (own, used) = group.huge_pages().map_err(why)?;
+            // The kubelet limits the pod, and containerd not always the container in it.
+            let above = group.competing().into_iter().filter_map(|one| one.huge_pages().ok()?.0);
+            let (text, in_force) = in_pages(own.into_iter().chain(above).min());
+            (format!("{text}, {used} in use"), in_force)
+        }
         Limit::CpuWeight => {
             let (file, wanted) = (group.cpu_weight_file(), group.cpu_weight_written(value));
             let found = group.cpu_weight_found().map_err(why)?;

@@ -109,8 +109,8 @@ impl LayerInfo {
                 "the memory, cpu or I/O controller (io, blkio) and cgroup = \"own\"; for limits of I/O a block device \
                  below the data; for network_bandwidth network = \"bridge\" or \"vxlan\", tc (iproute2) and CONFIG_NET_SCH_TBF",
                 "ends with the cgroup and, for the network, with the link",
-                "memory.max, memory.high, memory.swap.max, cpu.weight, io.bfq.weight and io.max (v2), or \
-                 memory.limit_in_bytes, memory.memsw.limit_in_bytes, cpu.shares, blkio.bfq.weight and \
+                "memory.max, memory.high, memory.swap.max, hugetlb.2MB.max, cpu.weight, io.bfq.weight and io.max (v2), or \
+                 memory.limit_in_bytes, memory.memsw.limit_in_bytes, hugetlb.2MB.limit_in_bytes, cpu.shares, blkio.bfq.weight and \
                  blkio.throttle.* (v1), with the device; the token bucket filter (tbf) of both ends of the link",
             ),
             Layer::Instances => (

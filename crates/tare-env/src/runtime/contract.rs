@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_host::error_line;
 use tare_host::journal::EntryId;
+use tare_host::{UndoError, error_line};
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 
@@ -75,13 +75,16 @@ pub struct LeftBehind {
     errors: String,
 }
 
-/// Undoes an environment's journal entries, as part of `stop`. Idempotent.
+/// Undoes an environment's journal entries, as part of `stop`. Idempotent. Those that need a
+/// program which does not answer are no error here: the end of the run tries them again, and says
+/// once what is left.
 pub(crate) fn undo(
     context: &RunContext,
     environment: &str,
     entries: &mut Vec<EntryId>,
 ) -> Result<(), LeftBehind> {
-    let errors = context.journal().undo(&std::mem::take(entries));
+    let mut errors = context.journal().undo(&std::mem::take(entries));
+    errors.retain(|error| !matches!(error, UndoError::NoAnswer { .. }));
     if errors.is_empty() {
         return Ok(());
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tare_kube::{Cpus, NewPod, Profile};
+use tare_kube::{Cpus, NewPod, PodMount, PodSource, Profile};
 use tare_testkit::kubernetes::{Role, request};
-use tare_testkit::{Need, Reason, skip, skipped};
+use tare_testkit::{Need, skipped};
 
 use super::*;
 
@@ -104,20 +104,14 @@ fn pod_security_says_what_has_to_be_allowed() {
     assert!(!line.contains('\n'), "{line}");
 }
 
-/// Tare pulls nothing, so an image that the node lacks is none for it, in a registry or not.
-#[test]
-fn image_that_the_node_lacks_is_one_line() {
-    let Some(_alone) = here("rights::image_that_the_node_lacks_is_one_line") else { return };
-    let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
-    let node = cluster.node_here().unwrap().name;
-    let namespace = format!("tare-test-image-{}", std::process::id());
-    cluster.create_namespace(&namespace, "0000").unwrap();
-    let created = cluster.create_pod(&NewPod {
-        namespace: &namespace,
+/// Returns a pod of the default layers.
+fn new_pod<'a>(namespace: &'a str, node: &'a str, image: &'a str) -> NewPod<'a> {
+    NewPod {
+        namespace,
         name: "e0",
         run: "0000",
-        node: &node,
-        image: "tare.test/none:1",
+        node,
+        image,
         runtime_class: None,
         command: vec!["/none".into()],
         variables: Vec::new(),
@@ -130,15 +124,111 @@ fn image_that_the_node_lacks_is_one_line() {
         apparmor: None,
         cpus: Cpus::None,
         memory_bytes: None,
+        huge_pages_bytes: None,
         mounts: Vec::new(),
         sidecar: None,
         volume_limit: Duration::ZERO,
-    });
+    }
+}
+
+/// Tare pulls nothing, so an image that the node lacks is none for it, in a registry or not.
+#[test]
+fn image_that_the_node_lacks_is_one_line() {
+    let Some(_alone) = here("rights::image_that_the_node_lacks_is_one_line") else { return };
+    let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
+    let node = cluster.node_here().unwrap().name;
+    let namespace = format!("tare-test-image-{}", std::process::id());
+    cluster.create_namespace(&namespace, "0000").unwrap();
+    let created = cluster.create_pod(&new_pod(&namespace, &node, "tare.test/none:1"));
     cluster.delete_namespace(&namespace, "0000").unwrap();
     let line = created.unwrap_err().to_string();
     eprintln!("{line}");
     assert!(line.contains("ErrImageNeverPull"), "{line}");
     assert!(line.contains("tare.test/none:1") && line.contains("load the image on the node"));
+}
+
+/// A pod that waits for what the node lacks does so until the limit: the line has what the cluster
+/// says in its events, or the right to read those. What cannot succeed is said at once.
+#[test]
+fn pod_that_does_not_start_in_time_says_why() {
+    let test = "rights::pod_that_does_not_start_in_time_says_why";
+    let Some(_alone) = here(test) else { return };
+    let admin = Access::find().unwrap();
+    let cluster = Cluster::connect(&admin).unwrap();
+    let node = cluster.node_here().unwrap();
+    let image = node.pause_image().unwrap();
+    let role = Role::create("tare-test-events");
+    let rights =
+        RIGHTS.iter().flat_map(|(resource, verbs)| verbs.iter().map(|v| ("", *resource, *v)));
+    role.give(&rights.collect::<Vec<_>>(), None);
+    let powerless = Access::of_file(Role::access()).unwrap();
+    let no_profile: fn(&mut NewPod<'_>) =
+        |pod| pod.seccomp = Profile::OfNode("tare-test-none.json");
+    let no_directory: fn(&mut NewPod<'_>) = |pod| {
+        let source = PodSource::HostDirectory("/tare-test-none".into());
+        pod.mounts.push(PodMount { path: "/data".into(), source, read_only: true });
+    };
+    let starts = [
+        ("profile", &admin, no_profile, ["CreateContainerError: ", "tare-test-none.json"]),
+        (
+            "mount",
+            &admin,
+            no_directory,
+            ["within 60 s: FailedMount: ", "/tare-test-none is not a directory"],
+        ),
+        (
+            "no-right",
+            &powerless,
+            no_directory,
+            [
+                "within 60 s: its container system is waiting: ContainerCreating",
+                "cannot list resource \"events\"",
+            ],
+        ),
+    ];
+    // At the same time, because each of them takes the whole limit.
+    let start = &|name: &str, access: &Access, change: fn(&mut NewPod<'_>)| {
+        let cluster = Cluster::connect(access).unwrap();
+        let namespace = format!("tare-test-{name}-{}", std::process::id());
+        cluster.create_namespace(&namespace, "0000").unwrap();
+        let mut new = new_pod(&namespace, &node.name, image);
+        change(&mut new);
+        let created = cluster.create_pod(&new);
+        cluster.delete_namespace(&namespace, "0000").unwrap();
+        created.unwrap_err().to_string()
+    };
+    std::thread::scope(|scope| {
+        let threads = starts.map(|(name, access, change, expect)| {
+            (scope.spawn(move || start(name, access, change)), expect)
+        });
+        for (thread, expect) in threads {
+            let line = thread.join().unwrap();
+            eprintln!("{line}");
+            assert!(line.contains(&node.name) && !line.contains('\n'), "{line}");
+            assert!(expect.iter().all(|words| line.contains(words)), "{line}");
+        }
+    });
+}
+
+/// As a user meets it: a runtime class of the cluster whose handler the node lacks.
+#[test]
+fn runtime_class_without_a_handler_on_the_node_is_one_line() {
+    const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+    let test = "rights::runtime_class_without_a_handler_on_the_node_is_one_line";
+    let Some(_alone) = here(test) else { return };
+    let class = json!({ "metadata": { "name": "tare-test-class" }, "handler": "tare-test-none" });
+    request("POST", CLASSES, &class.to_string());
+    let scratch = Scratch::open("kubernetes-no-handler");
+    let mut spec = spec("bridge", "shared", "default", "directory");
+    spec.runtime = "kubernetes:tare-test-class".into();
+    let mut environment = scratch.factory.environment(&spec).unwrap();
+    let started = environment.start(&launch());
+    request("DELETE", &format!("{CLASSES}/tare-test-class"), "");
+    let line = tare_host::error_line(&*started.unwrap_err());
+    eprintln!("{line}");
+    assert!(line.contains("within 60 s: FailedCreatePodSandBox: "), "{line}");
+    assert!(line.contains("no runtime for \"tare-test-none\" is configured"), "{line}");
+    assert!(!line.contains('\n'), "{line}");
 }
 
 #[test]

@@ -182,6 +182,26 @@ impl Cgroup {
         })
     }
 
+    /// Returns the limit in force of explicit huge pages of 2 MiB, in bytes, and what of it is in
+    /// use; `None` means no limit.
+    ///
+    /// # Errors
+    /// If the hierarchy has no controller `hugetlb`.
+    pub fn huge_pages(&self) -> Result<(Option<u64>, u64), CgroupError> {
+        let folder = self.folder("hugetlb")?;
+        let [limit, used] = match self.is_v2() {
+            true => ["hugetlb.2MB.max", "hugetlb.2MB.current"],
+            false => ["hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.usage_in_bytes"],
+        };
+        let read_bytes = |file: &str| -> Result<Option<u64>, CgroupError> {
+            let file = existing(folder.join(file), "the hugetlb controller")?;
+            Ok(read(&file)?.trim().parse().ok())
+        };
+        // v1 shows "no limit" as the largest whole number of pages.
+        let limit = read_bytes(limit)?.filter(|bytes| *bytes < 1 << 62);
+        Ok((limit, read_bytes(used)?.unwrap_or_default()))
+    }
+
     fn swap_file(&self) -> Result<PathBuf, CgroupError> {
         let file = if self.is_v2() { "memory.swap.max" } else { "memory.memsw.limit_in_bytes" };
         existing(self.folder("memory")?.join(file), "CONFIG_SWAP and swap accounting")
@@ -325,7 +345,8 @@ mod tests {
         let layout = match v2 {
             true => Layout { v1: BTreeMap::new(), v2: Some(folder("")) },
             false => {
-                let roots = ["cpu", "memory", "blkio"].map(|name| (name.to_string(), folder(name)));
+                let names = ["cpu", "memory", "blkio", "hugetlb"];
+                let roots = names.map(|name| (name.to_string(), folder(name)));
                 Layout { v1: roots.into_iter().collect(), v2: None }
             }
         };
@@ -347,6 +368,8 @@ mod tests {
             ("memory", "memory.min", "268435456\n"),
             ("memory", "memory.low", "0\n"),
             ("memory", "memory.swap.max", none),
+            ("hugetlb", "hugetlb.2MB.max", "67108864\n"),
+            ("hugetlb", "hugetlb.2MB.current", "2097152\n"),
             ("io", "io.max", ""),
             ("io", "io.bfq.weight", "default 100\n"),
         ];
@@ -357,6 +380,7 @@ mod tests {
         let limits = [group.memory_high(), group.swap()];
         assert!(limits.iter().all(|limit| matches!(limit, Ok(None))), "{limits:?}");
         assert_eq!(group.bandwidth().unwrap(), None);
+        assert_eq!(group.huge_pages().unwrap(), (Some(64 << 20), 2 << 20));
         let qos = group.memory_qos().unwrap().to_string();
         assert_eq!(qos, "memory.min 268435456, memory.low 0, memory.high max");
         group.set_memory_high(5).unwrap();
@@ -387,11 +411,14 @@ mod tests {
             ("cpu", "cpu.cfs_period_us", "100000\n"),
             ("memory", "memory.limit_in_bytes", "100\n"),
             ("memory", "memory.memsw.limit_in_bytes", "9223372036854771712\n"),
+            ("hugetlb", "hugetlb.2MB.limit_in_bytes", "9223372036852678656\n"),
+            ("hugetlb", "hugetlb.2MB.usage_in_bytes", "0\n"),
             ("blkio", "blkio.throttle.write_iops_device", ""),
             ("blkio", "blkio.bfq.weight", "100\n"),
         ];
         let (root, group) = with_files(false, &files);
         assert_eq!((group.bandwidth().unwrap(), group.swap().unwrap()), (None, None));
+        assert_eq!(group.huge_pages().unwrap(), (None, 0));
         group.set_swap(6, 100).unwrap();
         group.set_cpu_weight(100).unwrap();
         group.set_io_weight(70).unwrap();

@@ -212,9 +212,13 @@ impl Journal {
         let mut errors = Vec::new();
         let mut done = Vec::new();
         let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
+        let mut silent: BTreeMap<String, (String, usize)> = BTreeMap::new();
         for (id, entry) in entries {
             match self.owner(&entry).map(|owner| owner.undo(self.run(), &entry)) {
                 Some(Ok(())) => done.push(id),
+                Some(Err(UndoError::NoAnswer { who, why, entries })) => {
+                    silent.entry(who).or_insert((why, 0)).1 += entries;
+                }
                 Some(Err(error)) => errors.push(error),
                 None => *unknown.entry(entry.kind().into()).or_default() += 1,
             }
@@ -222,6 +226,12 @@ impl Journal {
         self.forget(&done);
         let unknown = unknown.into_iter();
         errors.extend(unknown.map(|(kind, entries)| UndoError::UnknownKind { kind, entries }));
+        let silent = silent.into_iter();
+        errors.extend(silent.map(|(who, (why, entries))| UndoError::NoAnswer {
+            who,
+            why,
+            entries,
+        }));
         errors
     }
 
@@ -363,7 +373,11 @@ mod tests {
 
         fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
             let Toy::Toy { name } = entry.read()?;
-            undo::check_name(run, &name)
+            undo::check_name(run, &name)?;
+            match name.ends_with("-silent") {
+                true => Err(UndoError::NoAnswer { who: "its box".into(), why: name, entries: 1 }),
+                false => Ok(()),
+            }
         }
     }
 
@@ -399,6 +413,25 @@ mod tests {
         assert_eq!(owner.live().len(), 2);
         assert!(owner.close().is_empty());
         assert!(!path.exists());
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_answer_is_one_error() {
+        let state = scratch("silent");
+        let journal = Journal::create(&state, &[&Toys]).unwrap();
+        let name = |end: &str| format!("{}{end}", journal.prefix());
+        let toys = ["-a-silent", "-ball", "-b-silent"].map(|end| {
+            let name = name(end);
+            Entry::new(&Toy::Toy { name })
+        });
+        journal.write(toys.to_vec()).unwrap();
+        let lines: Vec<String> = journal.close().iter().map(ToString::to_string).collect();
+        let why = name("-b-silent");
+        let expect =
+            format!("its box does not answer ({why}); journal entries that wait for it: 2");
+        assert_eq!(lines, [expect]);
+        assert_eq!(journal.live().len(), 2);
         fs::remove_dir_all(&state).unwrap();
     }
 

@@ -63,6 +63,9 @@ pub enum UndoError {
          kind; run tare clean of the version that made the run"
     )]
     UnknownKind { kind: String, entries: usize },
+    /// Only another program can undo the entries.
+    #[error("{who} does not answer ({why}); journal entries that wait for it: {entries}")]
+    NoAnswer { who: String, why: String, entries: usize },
     /// A kind of another crate.
     #[error(transparent)]
     OfKind(Box<dyn std::error::Error + Send + Sync>),

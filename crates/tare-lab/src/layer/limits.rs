@@ -8,6 +8,9 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
+/// The size of the huge pages that a limit counts.
+pub const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
 /// Limits and weights of an environment. `None` is no limit, or the default weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
@@ -16,6 +19,8 @@ pub struct Limits {
     pub memory_high_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_pages_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_weight: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,6 +43,7 @@ pub enum Limit {
     Memory,
     MemoryHigh,
     Swap,
+    HugePages,
     CpuWeight,
     IoWeight,
     ReadBandwidth,
@@ -49,10 +55,11 @@ pub enum Limit {
 
 impl Limit {
     /// Every key, in the order of texts.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Memory,
         Self::MemoryHigh,
         Self::Swap,
+        Self::HugePages,
         Self::CpuWeight,
         Self::IoWeight,
         Self::ReadBandwidth,
@@ -68,6 +75,7 @@ impl Limit {
             Self::Memory => "memory",
             Self::MemoryHigh => "memory_high",
             Self::Swap => "swap",
+            Self::HugePages => "huge_pages",
             Self::CpuWeight => "cpu_weight",
             Self::IoWeight => "io_weight",
             Self::ReadBandwidth => "read_bandwidth",
@@ -80,7 +88,8 @@ impl Limit {
 
     /// Returns whether the value is an amount of bytes, which a study may write with a unit.
     pub const fn is_bytes(self) -> bool {
-        matches!(self, Self::Memory | Self::MemoryHigh | Self::Swap) || self.is_bandwidth()
+        matches!(self, Self::Memory | Self::MemoryHigh | Self::Swap | Self::HugePages)
+            || self.is_bandwidth()
     }
 
     const fn is_bandwidth(self) -> bool {
@@ -116,6 +125,7 @@ impl Limit {
         match self {
             Self::Memory | Self::MemoryHigh => 1 << 20..=MOST,
             Self::Swap => 0..=MOST,
+            Self::HugePages => HUGE_PAGE_BYTES..=MOST,
             Self::CpuWeight => 1..=10_000,
             Self::IoWeight => 1..=1000,
             Self::ReadBandwidth | Self::WriteBandwidth | Self::NetworkBandwidth => 1 << 16..=MOST,
@@ -128,6 +138,7 @@ impl Limit {
         match self {
             Self::Memory | Self::MemoryHigh => "at least 1M, or \"none\"",
             Self::Swap => "an amount of memory, or \"none\"",
+            Self::HugePages => "at least 2M, or \"none\"",
             Self::CpuWeight => "from 1 to 10000, or \"none\"",
             Self::IoWeight => "from 1 to 1000, or \"none\"",
             Self::ReadBandwidth | Self::WriteBandwidth | Self::NetworkBandwidth => {
@@ -152,6 +163,10 @@ impl Limits {
         (
             "swap",
             "the swap that it may use in addition to `memory`, which it needs; 0 forbids swapping",
+        ),
+        (
+            "huge_pages",
+            "the explicit huge pages of 2 MiB that it may use (hugetlb), such as 512M; pods only, on a node that has some",
         ),
         (
             "cpu_weight",
@@ -187,6 +202,7 @@ impl Limits {
             Limit::Memory => self.memory_bytes,
             Limit::MemoryHigh => self.memory_high_bytes,
             Limit::Swap => self.swap_bytes,
+            Limit::HugePages => self.huge_pages_bytes,
             Limit::CpuWeight => self.cpu_weight,
             Limit::IoWeight => self.io_weight,
             Limit::ReadBandwidth => self.read_bytes_per_s,
@@ -203,6 +219,7 @@ impl Limits {
             Limit::Memory => &mut self.memory_bytes,
             Limit::MemoryHigh => &mut self.memory_high_bytes,
             Limit::Swap => &mut self.swap_bytes,
+            Limit::HugePages => &mut self.huge_pages_bytes,
             Limit::CpuWeight => &mut self.cpu_weight,
             Limit::IoWeight => &mut self.io_weight,
             Limit::ReadBandwidth => &mut self.read_bytes_per_s,

@@ -29,7 +29,7 @@ pub use confinement::{Apparmor, Capabilities, Confinement, Pages, User};
 pub use cpu::{Cpu, Quota, Request};
 pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
-pub use limits::{Limit, Limits};
+pub use limits::{HUGE_PAGE_BYTES, Limit, Limits};
 pub(crate) use neighbour::text as neighbours_text;
 pub use neighbour::{
     NEIGHBOUR_WORKERS_MAX, Neighbour, NeighbourKind, NoPlace, OtherSystem, Placement, RowsLoad,

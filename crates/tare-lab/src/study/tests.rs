@@ -299,7 +299,7 @@ s.toml:3:2: unknown key "shedule" in the study; did you mean "schedule"?
         "runtime = \"process\"",
         "runtime = \"process\"\nlimits = { disk = \"1G\" }",
         r#"
-s.toml:8:12: unknown key "disk" in limits; known: memory, memory_high, swap, cpu_weight, io_weight, read_bandwidth, write_bandwidth, read_iops, write_iops, network_bandwidth
+s.toml:8:12: unknown key "disk" in limits; known: memory, memory_high, swap, huge_pages, cpu_weight, io_weight, read_bandwidth, write_bandwidth, read_iops, write_iops, network_bandwidth
   |
 8 | limits = { disk = "1G" }
   |            ^^^^"#,

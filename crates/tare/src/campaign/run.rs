@@ -199,7 +199,7 @@ pub(crate) fn measure_on_host(
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra);
     hosts::close(cluster);
-    let ending = ending?;
+    let ending = ending.inspect_err(|_| cleanup::warn_left(&factory.close()))?;
     if let Err(error) = factory.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }

@@ -62,7 +62,7 @@ impl Case {
 
 /// Returns the journals, the agents, links and rules of Tare that are left on the nodes. Other runs
 /// on this machine are in other namespaces.
-fn left_on_nodes() -> String {
+pub(super) fn left_on_nodes() -> String {
     let look = "ip -o link show | grep -o 'tare-[0-9a-f]*[^:@]*' | grep -v tare-node; \
                 nft list tables | grep tare-; ip netns list | grep tare-; true";
     let mut left = String::new();
@@ -128,7 +128,7 @@ fn study_on_a_node_has_the_other_as_a_host() {
 }
 
 /// Starts a study that would go on for long, and waits until it has measured something.
-fn start_and_measure(case: &Case, second: &str) -> Child {
+pub(super) fn start_and_measure(case: &Case, second: &str) -> Child {
     case.study_on_nodes(100_000, second, MORE);
     let mut command = tare();
     command.arg("--state").arg(case.here.path().join("state"));

@@ -70,7 +70,7 @@ pub(super) fn runs(folder: &Path) -> BTreeSet<String> {
 }
 
 /// Returns the cgroups of pods of the nodes, and the folder of profiles, which its kubelet has not.
-fn left_by_pods() -> Vec<String> {
+pub(super) fn left_by_pods() -> Vec<String> {
     let find = ["/sys/fs/cgroup", "-type", "d", "-path", "*/kubepods/*pod*"];
     let groups = Command::new("find").args(find).output().unwrap().stdout;
     let groups = String::from_utf8(groups).unwrap();

@@ -7,7 +7,7 @@ use tare_testkit::kubernetes::{Right, Role, second_node};
 use super::*;
 
 /// Pods in every network in which clients reach them, and containers beside them.
-const ENVIRONMENTS: [(&str, &str, &str); 7] = [
+pub(super) const ENVIRONMENTS: [(&str, &str, &str); 7] = [
     ("native", "process", "host"),
     ("box", "oci:runc", "bridge"),
     ("pod", "kubernetes", "bridge"),
@@ -35,7 +35,12 @@ fn loader(node: &str) -> String {
 }
 
 /// Writes a study with a loader.
-fn write_study(case: &Case, rounds: u32, node: &str, environments: &[(&str, &str, &str)]) {
+pub(super) fn write_study(
+    case: &Case,
+    rounds: u32,
+    node: &str,
+    environments: &[(&str, &str, &str)],
+) {
     let (head, _) = STUDY.split_once("[[environment]]").unwrap();
     let (_, workload) = STUDY.split_once("[[workload]]").unwrap();
     let environments = environments.iter().map(|(name, runtime, network)| {

@@ -47,7 +47,7 @@ use tare_host::journal::EntryId;
 use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod, Volume};
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
-use tare_lab::layer::{Cpu, Limit, Network, Quota, Security, Sidecar, User};
+use tare_lab::layer::{Cpu, HUGE_PAGE_BYTES, Limit, Network, Quota, Security, Sidecar, User};
 
 use self::profile::Profile;
 use super::contract::{Argument, Runtime};
@@ -93,7 +93,7 @@ pub const RUNTIME: Runtime = Runtime {
             "volume is an emptyDir, tmpfs one in memory, class a volume of a storage class, others are mounted \
              (hostPath)",
         ),
-        ("limits", "memory alone, which is also the request"),
+        ("limits", "memory and huge_pages alone, which are also the requests"),
         (
             "sidecar",
             "a second container; in a Guaranteed pod it has limits too: idle 0.01 CPUs, a proxy as many as the system. A \
@@ -118,6 +118,16 @@ pub enum KubernetesError {
          memory limit; set limits = {{ memory = \"...\" }}"
     )]
     NoMemory { environment: String },
+    #[error(
+        "environment {environment:?}: a pod with limits.huge_pages needs a request of CPU or memory too; set \
+         limits.memory"
+    )]
+    HugePagesAlone { environment: String },
+    #[error(
+        "environment {environment:?}: node {node} has no huge pages of 2 MiB for pods (hugepages-2Mi); its administrator \
+         has to reserve some (sysctl vm.nr_hugepages) and to restart its kubelet, or leave out limits.huge_pages"
+    )]
+    NoHugePages { environment: String, node: String },
     #[error(
         "environment {environment:?}: the kubelet of node {node} gives no pod CPUs of its own \
          (cpuManagerPolicy is {policy}); its administrator has to set static, or set cpu = \"shared\""
@@ -246,6 +256,7 @@ fn make(
     }
     let own = layers.cpu.set(context.cpus()).len();
     let (cpus, exclusive) = cpus(&spec.name, &layers, own)?;
+    check_huge_pages(&spec, cpus, &node)?;
     if exclusive {
         check_exclusive(&spec, &layers, &cluster, &node)?;
     }
@@ -295,9 +306,14 @@ fn check(
         let why = "a pod in the node's network has the node's users too; set network = \"bridge\"";
         return refuse("user", layers.confinement.user.to_string(), why);
     }
-    if let Some((limit, value)) = layers.limits.all().find(|(limit, _)| *limit != Limit::Memory) {
+    let is_in_manifest = |limit| matches!(limit, Limit::Memory | Limit::HugePages);
+    if let Some((limit, value)) = layers.limits.all().find(|(limit, _)| !is_in_manifest(*limit)) {
         let value = format!("{} = {value}", limit.name());
-        return refuse("limits", value, "a manifest has a limit of memory alone");
+        return refuse("limits", value, "a manifest has limits of memory and huge pages alone");
+    }
+    let huge = layers.limits.huge_pages_bytes;
+    if let Some(bytes) = huge.filter(|bytes| !bytes.is_multiple_of(HUGE_PAGE_BYTES)) {
+        return refuse("limits", format!("huge_pages = {bytes}"), "it is no multiple of 2M");
     }
     if spec.storage.kind == "volume" && !spec.storage.options.is_empty() {
         let why = "the kubelet makes an emptyDir on its own file system";
@@ -324,6 +340,23 @@ fn check(
         return refuse("network", layers.network.to_string(), why);
     }
     Ok(())
+}
+
+/// Checks that the node has the huge pages of a pod, and that the API takes its request.
+fn check_huge_pages(
+    spec: &EnvironmentSpec,
+    cpus: Cpus,
+    node: &Node,
+) -> Result<(), KubernetesError> {
+    let environment = spec.name.clone();
+    match (spec.limits.huge_pages_bytes, spec.limits.memory_bytes, cpus) {
+        (None, ..) => Ok(()),
+        (_, None, Cpus::None) => Err(KubernetesError::HugePagesAlone { environment }),
+        _ if !node.has_huge_pages => {
+            Err(KubernetesError::NoHugePages { environment, node: node.name.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the kubelet gives a pod CPUs of its own.

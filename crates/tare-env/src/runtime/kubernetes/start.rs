@@ -220,6 +220,7 @@ impl Pod {
             },
             cpus: self.cpus,
             memory_bytes: self.layers.limits.memory_bytes,
+            huge_pages_bytes: self.layers.limits.huge_pages_bytes,
             mounts,
             sidecar,
             volume_limit: Duration::ZERO,
