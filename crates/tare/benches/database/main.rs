@@ -11,7 +11,7 @@
 //! - `sustained`: inserts at 80 % of capacity for SECONDS / 60 minutes: throughput, latency and
 //!   write amplification of every minute.
 //! - `start`: start-up time when empty, after `kill -9` with a commit log of 1.5 GB, and with
-//!   tables of 10 GB; with SIZE, with those of rows of that size.
+//!   tables of 10 GB. SIZE is that of the rows in each.
 //! - `shards`: CPU time per operation of two shards against one.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
