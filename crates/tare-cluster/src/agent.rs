@@ -317,6 +317,7 @@ impl Host {
             layer: processes.layer,
             client: Vec::new(),
             data: instance.endpoint.iter().filter_map(|at| at.data.clone()).collect(),
+            by_second: false,
         };
         let prepared = self.probes.iter_mut().map(|probe| probe.prepare(&scope));
         self.unread = prepared.map(|done| done.err().map(|error| error_line(&*error))).collect();

@@ -9,6 +9,7 @@ use crate::PartError;
 use crate::doubt::Doubt;
 use crate::loader::{Loader, LoaderSlice};
 use crate::path::PathSample;
+use crate::seconds::LoadSecond;
 use crate::study::WorkloadSpec;
 
 /// A system to which the driver is connected: an index returned by `open`.
@@ -83,6 +84,10 @@ pub struct SliceLoad {
     /// What each loader saw of its network path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathSample>,
+    /// The seconds of a long window ([`crate::seconds`]); empty if the driver does not count by
+    /// the second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seconds: Vec<LoadSecond>,
 }
 
 /// What one of several instances did in the measured window.

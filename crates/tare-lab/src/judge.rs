@@ -332,6 +332,7 @@ mod tests {
             account_ns: None,
             server: Vec::new(),
             loaders: Vec::new(),
+            seconds: crate::seconds::Seconds::default(),
         }
     }
 

@@ -29,6 +29,7 @@ pub mod record;
 pub mod response_time;
 pub mod saturation;
 pub mod schedule;
+pub mod seconds;
 pub mod stacks;
 pub mod staircase;
 pub mod study;

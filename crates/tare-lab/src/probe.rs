@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
+use crate::seconds::DiskSecond;
 
 /// One observed figure of a slice: the difference between the edges, or the value at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +53,8 @@ pub struct Scope {
     /// The data directories of the system's instances as the host sees them. Empty if the host
     /// cannot see them.
     pub data: Vec<PathBuf>,
+    /// Whether the window is long enough to be recorded by the second ([`crate::seconds`]).
+    pub by_second: bool,
 }
 
 /// Names of the counters from which the core derives doubts.
@@ -182,4 +185,10 @@ pub trait Probe {
 
     /// Reads again and returns the counters of the slice.
     fn end(&mut self) -> Result<Vec<Counter>, PartError>;
+
+    /// Returns what the disks did in each second between the two readings, if the scope asked for
+    /// it and the probe follows them.
+    fn disk_seconds(&mut self) -> Vec<DiskSecond> {
+        Vec::new()
+    }
 }

@@ -3,18 +3,23 @@
 //! Source: two BPF programs ([`crate::bpf`]), at `block:block_rq_issue` (a request goes to the
 //! driver) and at `block:block_rq_complete`, for these disks alone. The first stores the time under
 //! the first sector of the request. The second adds one to a bucket of the elapsed time. There are
-//! eight buckets per doubling, so that a time is known within 12.5 %.
+//! eight buckets per doubling, so that a time is known within 12.5 %. In a long window the buckets
+//! are also read at every second.
 //!
 //! Limits: the time in the scheduler's queue is not included (the means of `disk` include it). Of
 //! two requests for one sector at once, one is counted. A sync that has no data to write is a write
 //! in `disk` and none here. RAID and device mapper have no requests of their own: the disks below
 //! them are observed.
 
+use std::sync::Arc;
+
 use tare_lab::probe::{Counter, Scope};
+use tare_lab::seconds::DiskSecond;
 
 use crate::block_stack::{BlockStack, Device};
 use crate::bpf::{self, AluOp, Assembler, Helper, Map, Program, Register, Running, STACK, Width};
 use crate::counter_names::CounterNames;
+use crate::each_second::EachSecond;
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::tracefs::{Tracefs, Tracepoint};
 use crate::{CounterKind, ProbeError, ProbeKind, counter};
@@ -23,7 +28,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "disk_latency",
     help: "latency of the disks below the data directories, from their driver to completion: a histogram and the longest",
     needs: bpf::NEEDS,
-    limits: "I/O of other programs on the disks counts too; times are known within 12.5 %; below RAID and device mapper \
+    limits: "I/O of other programs on the disks counts too; times are known within 12.5 %, means within 6 %; below RAID and device mapper \
              they are the times of the disks; no counters for a data directory in memory",
     optional: false,
     disturbs: false,
@@ -61,7 +66,11 @@ struct DiskLatency {
     /// The observed devices, by the kernel's internal number.
     devices: Map,
     known: Vec<u32>,
-    counts: Map,
+    counts: Arc<Map>,
+    /// Whether the next slice is followed by the second.
+    by_second: bool,
+    readings: Option<EachSecond<Rows>>,
+    seconds: Vec<DiskSecond>,
     names: [CounterNames; 3],
     // The programs run while these are open.
     _running: [Running; 2],
@@ -210,13 +219,23 @@ impl DiskLatency {
         let (issue, complete) = (issue?, complete?);
         let devices = Map::hash(4, 4, DEVICES_MAX)?;
         let under_way = Map::hash(16, 8, UNDER_WAY_MAX)?;
-        let counts = Map::rows(3, BUCKETS)?;
+        let counts = Arc::new(Map::rows(3, BUCKETS)?);
         let at_issue = Program::of_tracepoint(at_issue(&issue, &devices, &under_way)?)?;
         let at_end = Program::of_tracepoint(at_end(&complete, &devices, &under_way, &counts)?)?;
         // The program for the end starts first, so that no request stays in the table.
         let _running = [at_end.run_at_id(complete.id)?, at_issue.run_at_id(issue.id)?];
         let names = KINDS.map(|_| CounterNames::new(NAMES_MAX));
-        Ok(Self { stack, devices, known: Vec::new(), counts, names, _running })
+        Ok(Self {
+            stack,
+            devices,
+            known: Vec::new(),
+            counts,
+            by_second: false,
+            readings: None,
+            seconds: Vec::new(),
+            names,
+            _running,
+        })
     }
 }
 
@@ -225,11 +244,48 @@ fn internal((major, minor): Device) -> u32 {
     major << 20 | minor
 }
 
+/// Requests by kind and bucket.
+type Rows = [Vec<u64>; 3];
+
+fn read_rows(counts: &Map) -> Result<Rows, ProbeError> {
+    Ok([counts.row(0)?, counts.row(1)?, counts.row(2)?])
+}
+
+/// Returns the requests of a kind between two readings: their number, and their mean and longest
+/// time in ns, 0 without one.
+fn between(begin: &[u64], end: &[u64]) -> [u64; 3] {
+    let (mut count, mut sum_ns, mut max_ns) = (0, 0, 0);
+    for (bucket, (begin, end)) in begin.iter().zip(end).enumerate() {
+        let grown = end.saturating_sub(*begin);
+        if grown > 0 {
+            max_ns = bucket_end_ns(bucket);
+            let least_ns = bucket.checked_sub(1).map_or(0, bucket_end_ns);
+            count += grown;
+            sum_ns += u128::from(grown) * (u128::from(least_ns) + u128::from(max_ns)) / 2;
+        }
+    }
+    let mean_ns = sum_ns.checked_div(u128::from(count)).unwrap_or(0);
+    [count, u64::try_from(mean_ns).unwrap_or(u64::MAX), max_ns]
+}
+
+/// Returns what the disks did between each two readings.
+fn seconds(readings: &[Rows]) -> Vec<DiskSecond> {
+    let second = |pair: &[Rows]| {
+        let [reads, read_mean_ns, read_max_ns] = between(&pair[0][0], &pair[1][0]);
+        let [writes, write_mean_ns, write_max_ns] = between(&pair[0][1], &pair[1][1]);
+        DiskSecond { reads, read_mean_ns, read_max_ns, writes, write_mean_ns, write_max_ns }
+    };
+    readings.windows(2).map(second).collect()
+}
+
 impl EdgeReader for DiskLatency {
-    /// Requests by kind and bucket. `None` without a device.
-    type Values = Option<[Vec<u64>; 3]>;
+    /// `None` without a device.
+    type Values = Option<Rows>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
+        self.by_second = scope.by_second;
+        self.readings = None;
+        self.seconds.clear();
         for known in self.known.drain(..) {
             self.devices.take_out(&known.to_ne_bytes())?;
         }
@@ -250,11 +306,23 @@ impl EdgeReader for DiskLatency {
         Ok(())
     }
 
-    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
-        match self.known.is_empty() {
-            true => Ok(None),
-            false => Ok(Some([self.counts.row(0)?, self.counts.row(1)?, self.counts.row(2)?])),
+    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError> {
+        if let Some(readings) = self.readings.take() {
+            self.seconds = seconds(&readings.stop());
         }
+        if self.known.is_empty() {
+            return Ok(None);
+        }
+        if edge == Edge::Begin && self.by_second {
+            let counts = Arc::clone(&self.counts);
+            let readings = EachSecond::start(move || read_rows(&counts).ok());
+            self.readings = Some(readings.map_err(ProbeError::Thread)?);
+        }
+        read_rows(&self.counts).map(Some)
+    }
+
+    fn disk_seconds(&mut self) -> Vec<DiskSecond> {
+        std::mem::take(&mut self.seconds)
     }
 
     fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
@@ -300,5 +368,28 @@ mod tests {
             assert!(next > end && (bucket < 8 || next - end <= end / 8 + 1), "{bucket}");
         }
         assert_eq!([0, 7, 8, 15].map(bucket_end_ns), [8, 15, 17, 31]);
+    }
+
+    #[test]
+    fn seconds_are_what_grew_between_readings() {
+        // Bucket 8 ends at 17 ns, 15 at 31, and the one below each at 15 and 29.
+        let row = |few, many| {
+            let mut row = vec![0_u64; 16];
+            (row[8], row[15]) = (few, many);
+            row
+        };
+        let reading = |reads, writes| [reads, writes, row(0, 0)];
+        let readings = [
+            reading(row(1, 1), row(0, 0)),
+            reading(row(2, 4), row(0, 0)),
+            reading(row(2, 4), row(5, 0)),
+        ];
+        let found = seconds(&readings);
+        let (read_mean_ns, read_max_ns) = ((16 + 3 * 30) / 4, 31);
+        let reads = DiskSecond { reads: 4, read_mean_ns, read_max_ns, ..DiskSecond::default() };
+        let writes =
+            DiskSecond { writes: 5, write_mean_ns: 16, write_max_ns: 17, ..DiskSecond::default() };
+        assert_eq!(found, [reads, writes]);
+        assert!(seconds(&readings[..1]).is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 use tare_lab::PartError;
 use tare_lab::probe::{Counter, Probe, Scope};
+use tare_lab::seconds::DiskSecond;
 
 use crate::{Opened, ProbeError, ProbeKind};
 
@@ -25,6 +26,11 @@ pub(crate) trait EdgeReader {
     fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError>;
 
     fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter>;
+
+    /// The disks in each second between the two readings, if it follows them.
+    fn disk_seconds(&mut self) -> Vec<DiskSecond> {
+        Vec::new()
+    }
 }
 
 /// The edge of a slice.
@@ -70,5 +76,9 @@ impl<N: EdgeReader> Probe for EdgeProbe<N> {
         let begin = self.begin.take().ok_or(ProbeError::NotBegun { probe: self.name })?;
         let end = self.reader.read(Edge::End)?;
         Ok(self.reader.counters(begin, end))
+    }
+
+    fn disk_seconds(&mut self) -> Vec<DiskSecond> {
+        self.reader.disk_seconds()
     }
 }

@@ -18,6 +18,7 @@ mod cpu_table;
 mod disk;
 mod disk_latency;
 pub mod doctor;
+mod each_second;
 mod edge_probe;
 mod host_cpu;
 mod interrupts;
@@ -221,6 +222,8 @@ pub enum ProbeError {
     ManyThreads { of: &'static str, threads: usize, limit: usize },
     #[error("the host cannot see the data directory")]
     NoData,
+    #[error("cannot start the thread that reads at every second")]
+    Thread(#[source] io::Error),
     #[error("cannot {step} of BPF{verdict}; the probe needs {}", bpf::NEEDS)]
     Bpf {
         step: &'static str,

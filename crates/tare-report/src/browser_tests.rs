@@ -124,6 +124,7 @@ fn pages_pass_in_the_browser() {
     pages.record("two-workloads", fixture::two_workloads(), light.clone());
     pages.record("sweep", fixture::sweep(), json!({ "views": some }));
     pages.record("instances", fixture::instances(), json!({ "views": some }));
+    pages.record("by-second", fixture::by_second(), json!({ "views": some }));
     pages.record("running", fixture::running(), dark.clone());
     pages.record("empty", fixture::empty(), dark);
     let (explained, _) = fixture::explained_by_layer();

@@ -98,6 +98,21 @@ fn json_and_csv() {
 }
 
 #[test]
+fn by_second() {
+    let (record, analysis) = fixture::by_second();
+    let style = Style::new(false, 120);
+    check("by-second.txt", &crate::terminal::render(&record, &analysis, &[], style));
+    check("by-second.md", &crate::markdown::render(&record, &analysis, &[]));
+    let page = crate::html::page(&record, &analysis, &[]);
+    let from = page.find("<h3>Every second at the fixed").unwrap();
+    let end = from + page[from..].find("<h3>Every second at c").unwrap();
+    check("by-second.html", &page[from..end]);
+    let json = crate::json::render(&record, &analysis, &[]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    check("by-second.json", &format!("{:#}\n", json["by_second"][0]));
+}
+
+#[test]
 fn instances() {
     let (record, analysis) = fixture::instances();
     let style = Style::new(false, 120);

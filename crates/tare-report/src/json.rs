@@ -25,7 +25,7 @@ use crate::prove::Proof;
 /// Version of the schema. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Whether to write the raw histograms, which are most of a record.
+/// Whether to write the raw histograms and the seconds of long windows, which are most of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Histograms {
     Omit,
@@ -113,6 +113,10 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
     let instances = crate::instances::tables(record, analysis);
     if !instances.is_empty() {
         value["instances"] = json!(instances);
+    }
+    let by_second = crate::seconds::all(record);
+    if !by_second.is_empty() {
+        value["by_second"] = json!(by_second);
     }
     if let Some(access) = &record.study.access {
         value["study"]["access"] = json!(access);
@@ -276,6 +280,9 @@ fn slice(slice: &Slice, histograms: Histograms) -> Value {
         value["response"] = json!(STANDARD.encode(&slice.response));
         value["service"] = json!(STANDARD.encode(&slice.service));
         value["server"] = json!(STANDARD.encode(&slice.server));
+        if !slice.seconds.is_empty() {
+            value["seconds"] = json!(slice.seconds);
+        }
     }
     if !slice.loaders.is_empty() {
         value["loaders"] = json!(slice.loaders);

@@ -43,6 +43,7 @@ pub mod prove;
 mod rates;
 mod relations;
 mod run_conditions;
+mod seconds;
 mod slice_schedule;
 pub mod stacks;
 mod tails;

@@ -23,6 +23,7 @@ use crate::objective;
 use crate::prove::{self, Proof};
 use crate::relations;
 use crate::run_conditions::{run_line, workload_line};
+use crate::seconds;
 use crate::tails;
 
 /// Characters of a name in a table. The headline has the whole name.
@@ -65,6 +66,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
                 blocks.push(caption);
                 blocks.push(plain_table(&objective::HEAD, &rows));
             }
+            blocks.extend(seconds(record, &workload.name));
             blocks.extend(instances(record, analysis, &workload.name));
         }
     }
@@ -107,6 +109,24 @@ fn host_tuning(proof: &Proof) -> Vec<String> {
         blocks.push(plain_table(&head, &rows));
     }
     blocks.extend(prove::sentences(proof).iter().map(|sentence| escape(sentence)));
+    blocks
+}
+
+/// The tables of long windows by the second.
+fn seconds(record: &Record, workload: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    for phase in seconds::PHASES {
+        let figures = seconds::figures(record, workload, phase);
+        let (rows, disk_rows) = (seconds::rows(&figures), seconds::disk_rows(&figures));
+        if !rows.is_empty() {
+            blocks.push(seconds::caption(phase).to_string());
+            blocks.push(plain_table(&seconds::HEAD, &rows));
+        }
+        if !disk_rows.is_empty() {
+            blocks.push(seconds::DISK_CAPTION.to_string());
+            blocks.push(plain_table(&seconds::DISK_HEAD, &disk_rows));
+        }
+    }
     blocks
 }
 

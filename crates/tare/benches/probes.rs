@@ -160,7 +160,8 @@ fn measure(
     driver.populate(target, &workload(), 1, &mut |_, _| {})?;
     let processes = environment.processes();
     let (system, layer, client) = (processes.system, processes.layer, driver.pids());
-    let scope = Scope { system, layer, client, data: endpoint.data.into_iter().collect() };
+    let data = endpoint.data.into_iter().collect();
+    let scope = Scope { system, layer, client, data, ..Scope::default() };
     let (opened, missing) = tare_probe::open_all(&Roots::default(), &cpus.all.clone().into());
     for (name, error) in missing {
         println!("unavailable: {name}: {error}");

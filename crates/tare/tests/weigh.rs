@@ -140,6 +140,47 @@ fn trials_restore_the_rows_from_a_shared_copy() {
     assert_host_unchanged(&before);
 }
 
+/// Trials of eleven seconds at a fixed rate on a disk: the load and the disk by the second.
+#[test]
+fn long_trials_are_recorded_by_the_second() {
+    if skipped("long_trials_are_recorded_by_the_second", &NEEDS) {
+        return;
+    }
+    let _alone = host_state::alone();
+    let here = tempfile::tempdir().unwrap();
+    let study = "name = \"long\"\ntitle = \"?\"\nbaseline = \"native\"\n[system]\nname = \"tare-db\"\n\
+                 memory = \"128M\"\n[schedule]\nkind = \"trials\"\nrounds = 1\nwindow = \"11s\"\n\
+                 stop_width_percent = 0\n[[environment]]\nname = \"native\"\nruntime = \"process\"\n\
+                 storage = { kind = \"loop\", fs = \"ext4\", size = \"512M\" }\n[[workload]]\nname = \"steady\"\n\
+                 write_share = 0.5\nrows = 20000\nrate_per_s = 2000\nrate_only = true\n";
+    fs::write(here.path().join("long.toml"), study).unwrap();
+    let before = HostState::read();
+    let output = weigh(here.path(), &["long.toml", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("native: steady at the fixed rate for 11 s: "));
+    assert_host_unchanged(&before);
+    let report = json(&stdout(&output));
+    let by_second = report["by_second"].as_array().unwrap();
+    assert_eq!(by_second.len(), 2, "native and its control: {by_second:?}");
+    for one in by_second {
+        assert_eq!((one["phase"].as_str(), one["seconds"].as_u64()), (Some("latency"), Some(11)));
+        let per_s = one["load"]["operations_per_s"].as_f64().unwrap();
+        assert!((1900.0..2100.0).contains(&per_s), "{one}");
+        assert!(one["writes"]["peak_ns"].as_f64() > one["writes"]["mean_ns"].as_f64(), "{one}");
+    }
+    let record = rusqlite::Connection::open(here.path().join("long.tare")).unwrap();
+    let count = |table: &str| -> i64 {
+        let sql = format!("SELECT COUNT(*) FROM {table}");
+        record.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count("load_seconds"), 22);
+    assert!((20..=22).contains(&count("disk_seconds")));
+    let page = fs::read_to_string(here.path().join("long.html")).unwrap();
+    assert!(page.contains("Every second at the fixed rate") && page.contains("Longest I/O"));
+    let csv = stdout(&run_in(here.path(), ["report", "long.tare", "--seconds-csv"]));
+    assert_eq!(csv.lines().count(), 23, "{csv}");
+}
+
 /// Returns how the rows were brought into an environment.
 fn data_of(report: &serde_json::Value, environment: &str) -> String {
     let environments = report["environments"].as_array().unwrap();

@@ -40,6 +40,7 @@ use serde::{Deserialize, Serialize};
 use tare_lab::access::ClientAccess;
 use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
 use tare_lab::path::PathSample;
+use tare_lab::seconds::LoadSecond;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
@@ -164,6 +165,8 @@ pub(crate) struct SliceResult {
     pub(crate) shared: Option<SharedResult>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<PathSample>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    seconds: Vec<LoadSecond>,
 }
 
 /// What a driver of several loaders needs in addition.
@@ -191,6 +194,7 @@ impl SliceResult {
             service: STANDARD.encode(&load.service),
             shared,
             path: load.paths.first().cloned(),
+            seconds: load.seconds.clone(),
         }
     }
 }
@@ -213,6 +217,7 @@ impl TryFrom<SliceResult> for SliceLoad {
             loaders: Vec::new(),
             instances: Vec::new(),
             paths: ran.path.into_iter().collect(),
+            seconds: ran.seconds,
         })
     }
 }
@@ -261,6 +266,7 @@ mod tests {
             loaders: Vec::new(),
             instances: Vec::new(),
             paths: Vec::new(),
+            seconds: vec![LoadSecond { operations: 5, mean_ns: 7, max_ns: 11 }],
         };
         assert_eq!(SliceLoad::try_from(SliceResult::new(&load, None)).unwrap(), load);
     }

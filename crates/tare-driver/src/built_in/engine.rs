@@ -17,6 +17,7 @@ use tare_lab::PartError;
 use tare_lab::access::ClientAccess;
 use tare_lab::driver::{Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::path::PathSample;
+use tare_lab::seconds::{self, LoadSecond};
 use tare_lab::study::ClientConnection;
 use tare_load::access::{Access, Login, Protocol, Recovery, Tls, Trust, Version};
 use tare_load::engine::{self, Engine, LoadObserver, StartTime, Target};
@@ -117,7 +118,12 @@ fn access_of(
 }
 
 /// Returns the result of a slice for the harness.
-fn slice_load(stats: &Stats, pacing: Pacing, path: PathSample) -> SliceLoad {
+fn slice_load(
+    stats: &Stats,
+    pacing: Pacing,
+    path: PathSample,
+    seconds: Vec<LoadSecond>,
+) -> SliceLoad {
     let response = match pacing {
         Pacing::Closed => Vec::new(),
         Pacing::Open { .. } => histogram::encode(&stats.response()),
@@ -135,7 +141,28 @@ fn slice_load(stats: &Stats, pacing: Pacing, path: PathSample) -> SliceLoad {
         loaders: Vec::new(),
         instances: Vec::new(),
         paths: vec![path],
+        seconds,
     }
+}
+
+/// How long a stretch of a load is whose counts are handed over on their own.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Returns what happened in one second, `None` for the rest of a window that is not whole.
+fn second(stats: &Stats, pacing: Pacing) -> Option<LoadSecond> {
+    if stats.window_ns() < ns(SECOND * 9 / 10) {
+        return None;
+    }
+    let times = match pacing {
+        Pacing::Closed => stats.service(),
+        Pacing::Open { .. } => stats.response(),
+    };
+    let mean_ns = Duration::from_secs_f64(times.mean() / 1e9);
+    Some(LoadSecond { operations: stats.operations, mean_ns: ns(mean_ns), max_ns: times.max() })
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl AgentDriver for LoadEngine {
@@ -213,11 +240,12 @@ impl AgentDriver for LoadEngine {
         let opened = system.target(order.workload.connection, parts, &self.signals)?;
         let spec = workload::load_spec(&order.workload, shared.map(|shared| shared.part))?;
         let pace = workload::pace(order.pacing, order.window)?;
+        let is_long = order.window >= seconds::WINDOW_MIN;
         let load = engine::LoadOrder {
             spec: &spec,
             pace: &pace,
             lead_in: order.lead_in,
-            stretch: order.window,
+            stretch: if is_long { SECOND } else { order.window },
             seed: order.seed,
             verify: false,
             start: shared
@@ -228,11 +256,14 @@ impl AgentDriver for LoadEngine {
             (engine::Edge::Begin, None) => edge(Edge::Begin),
             (engine::Edge::End, None) => edge(Edge::End),
         };
+        let mut by_second = Vec::new();
         let mut follow = LoadObserver {
             stop: &self.signals.stop,
             edge: &report,
             accounts_read: Some(&self.signals.read),
-            stretch: &mut |_| {},
+            stretch: &mut |stats| {
+                by_second.extend(second(stats, order.pacing).filter(|_| is_long));
+            },
             outlives: false,
         };
         let stats = self.engine.run(opened, &load, &mut follow)?;
@@ -243,7 +274,7 @@ impl AgentDriver for LoadEngine {
             busiest_thread_ns: stats.busiest_thread_ns,
             waited_ns: stats.run_delay_ns,
         });
-        let load = slice_load(&stats, order.pacing, system.path.sample());
+        let load = slice_load(&stats, order.pacing, system.path.sample(), by_second);
         Ok((load, shared))
     }
 

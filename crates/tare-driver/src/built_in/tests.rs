@@ -117,6 +117,32 @@ fn agent_loads_several_systems_and_reports_edges() {
 }
 
 #[test]
+fn long_slice_has_its_seconds() {
+    let server = FakeServer::start(ServerBehaviour::Good);
+    let mut agent = Agent::start();
+    agent.ask(&open(&server));
+    let target = TargetId(0);
+    agent.ask(&Order::Populate { target, workload: workload(), seed: 1, part: None });
+    for (window, expect) in [(Duration::from_secs(10), 10), (Duration::from_secs(2), 0)] {
+        let pacing = Pacing::Open { rate_per_s: 200.0 };
+        let order = SliceOrder { window, ..slice(pacing) };
+        agent.order(&Order::Run { target, order, shared: None });
+        assert_eq!((agent.answer(), agent.answer()), (Answer::Begin, Answer::End));
+        let Answer::Ran(ran) = agent.answer() else { panic!() };
+        let load = tare_lab::driver::SliceLoad::try_from(*ran).unwrap();
+        assert_eq!(load.seconds.len(), expect, "{load:?}");
+        if expect > 0 {
+            // Those that ended after the window belong to its operations alone.
+            let sum: u64 = load.seconds.iter().map(|second| second.operations).sum();
+            assert!(sum > 0 && sum <= load.operations, "{load:?}");
+            let longest = histogram::decode(&load.response).unwrap().max();
+            assert!(load.seconds.iter().all(|one| one.max_ns <= longest), "{load:?}");
+            assert!(load.seconds.iter().all(|one| one.mean_ns <= one.max_ns), "{load:?}");
+        }
+    }
+}
+
+#[test]
 fn broken_connection_is_replaced_in_a_slice() {
     // One of the first slice's operations ends its connection, and those in flight on it.
     let server = FakeServer::start(ServerBehaviour::CloseOnce(1_100));

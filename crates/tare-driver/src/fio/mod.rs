@@ -325,6 +325,7 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
         loaders: Vec::new(),
         instances: Vec::new(),
         paths: Vec::new(),
+        seconds: Vec::new(),
     }
 }
 

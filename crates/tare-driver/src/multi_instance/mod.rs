@@ -21,6 +21,7 @@ use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, InstanceLoad, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::loader::{Loader, LoaderSlice};
 use tare_lab::path::PathSample;
+use tare_lab::seconds::LoadSecond;
 use tare_lab::study::WorkloadSpec;
 use tare_load::clock_ns;
 
@@ -315,6 +316,7 @@ pub(super) fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> 
     sum.loaders = loaders(loads);
     sum.paths = paths(loads);
     sum.instances = loads.iter().map(instance).collect::<Result<_, _>>()?;
+    sum.seconds = LoadSecond::sum(loads.iter().map(|load| load.seconds.as_slice()));
     sum.response = merged(loads.iter().map(|load| load.response.as_slice()))?;
     sum.service = merged(loads.iter().map(|load| load.service.as_slice()))?;
     Ok(sum)

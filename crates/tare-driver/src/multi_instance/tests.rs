@@ -82,6 +82,7 @@ fn load(operations: u64, service: &[u64]) -> SliceLoad {
         loaders: Vec::new(),
         instances: Vec::new(),
         paths: Vec::new(),
+        seconds: Vec::new(),
     }
 }
 

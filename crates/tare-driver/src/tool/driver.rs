@@ -284,6 +284,7 @@ impl<T: Tool> ToolDriver<T> {
             loaders: Vec::new(),
             instances: Vec::new(),
             paths: Vec::new(),
+            seconds: Vec::new(),
         })
     }
 }

@@ -9,6 +9,7 @@ use super::*;
 use crate::environment::{CpuPlan, EnvironmentSpec};
 use crate::fake;
 use crate::record::{DoubtRecord, Header, Slice};
+use crate::seconds::Seconds;
 use crate::study::{
     Claim, CpuSpec, DataStart, Expected, KeyDistribution, PublishedRelation, ScheduleKind,
     ScheduleSpec, Study, SystemSpec, WorkloadSpec,
@@ -161,6 +162,7 @@ pub(super) fn slice<'r>(
         account_ns: None,
         server: Vec::new(),
         loaders: Vec::new(),
+        seconds: Seconds::default(),
     });
     record.slices.last_mut().unwrap()
 }

@@ -20,6 +20,7 @@ use crate::path::{self, PathSample};
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
+use crate::seconds::{self, DiskSecond, Seconds};
 use crate::system::{BusyTime, LoopTimes, OwnCounts, OwnLatency, System};
 
 /// The CPU accounts at an edge.
@@ -49,6 +50,8 @@ pub(super) struct Measured {
     own_latency: Option<OwnLatency>,
     /// Whether the load went on around both readings of the accounts.
     under_load: bool,
+    /// The disks in each second of a long window.
+    disk_seconds: Vec<DiskSecond>,
 }
 
 /// Why a slice has no result.
@@ -144,7 +147,7 @@ fn own_latency(running: &Running, system: &dyn System) -> Result<Option<OwnLaten
 pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     let Processes { system, layer } = running.environment.processes();
     let data = running.endpoints.iter().filter_map(|at| at.data.clone()).collect();
-    Scope { system, layer, client, data }
+    Scope { system, layer, client, data, by_second: false }
 }
 
 /// Returns the counters of a probe, or the doubt that it failed.
@@ -373,7 +376,8 @@ impl Campaign<'_, '_> {
             let reason = start_error.clone().unwrap_or_else(|| "it is not up".into());
             return Err(SliceError::NotUp { reason });
         };
-        let scope = scope(running, self.parts.driver.pids());
+        let mut scope = scope(running, self.parts.driver.pids());
+        scope.by_second = order.window >= seconds::WINDOW_MIN;
         let system = self.parts.system_of(&record.spec);
         let probes = &mut self.parts.probes;
         // Before the thaw, so that a slice of a system with many threads, whose files take longer
@@ -390,6 +394,7 @@ impl Campaign<'_, '_> {
         let (clock, refresh) = (self.parts.clock, &mut self.parts.refresh_accounts);
         let mut collected = Vec::new();
         let (mut begin, mut end) = (None, None);
+        let mut disk_seconds = Vec::new();
         let target = running.target;
         let loaded = self.parts.driver.run(target, order, &mut |edge| match edge {
             // Accounts come first at both edges: a probe takes longer at the end than at the
@@ -413,6 +418,8 @@ impl Campaign<'_, '_> {
                     .zip(&begun)
                     .map(|(probe, begun)| collect(&mut **probe, begun))
                     .collect();
+                disk_seconds =
+                    probes.iter_mut().flat_map(|probe| probe.disk_seconds()).collect();
                 watch(edge);
             }
         });
@@ -458,6 +465,7 @@ impl Campaign<'_, '_> {
             loops: loops.0.zip(loops.1),
             own_latency,
             under_load: self.parts.driver.loads_at_edges(),
+            disk_seconds,
         })
     }
 }
@@ -496,6 +504,7 @@ pub(crate) fn empty(phase: Phase) -> Slice {
         account_ns: None,
         server: Vec::new(),
         loaders: Vec::new(),
+        seconds: Seconds::default(),
     }
 }
 
@@ -509,6 +518,7 @@ pub(super) fn accounts(measured: Measured) -> Slice {
 /// Stores a measurement in a slice, as differences between the edges.
 fn fill(slice: &mut Slice, measured: Measured) {
     let Measured { load, begin, end, counters, under_load, loops, own_latency, .. } = measured;
+    slice.seconds = Seconds { load: load.seconds, disks: measured.disk_seconds };
     let before = |part: &str| {
         let parts = begin.usage.layer_cpu_ns.iter();
         parts.filter(|(name, _)| name == part).map(|(_, ns)| *ns).sum::<u64>()
@@ -680,9 +690,17 @@ mod tests {
             vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];
         let load = SliceLoad::default();
         let (begin, end, probe_doubts) = (reading(), reading(), Vec::new());
-        let (loops, own_latency, under_load) = (None, None, true);
-        let measured =
-            Measured { load, begin, end, counters, probe_doubts, loops, own_latency, under_load };
+        let measured = Measured {
+            load,
+            begin,
+            end,
+            counters,
+            probe_doubts,
+            loops: None,
+            own_latency: None,
+            under_load: true,
+            disk_seconds: Vec::new(),
+        };
         fill(&mut slice, measured);
         assert_eq!(slice.layer_cpu_ns, [("nvme target".to_string(), 1234)]);
         assert_eq!(slice.counters, [counter("disk_reads", 3.0)]);
@@ -730,6 +748,7 @@ mod tests {
                 loops,
                 own_latency,
                 under_load,
+                disk_seconds: Vec::new(),
             };
             fill(&mut slice, measured);
             assert_eq!(slice.system_cpu_ns, system_cpu_ns);

@@ -15,6 +15,7 @@ use crate::PartError;
 use crate::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId, first_address};
 use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
 use crate::probe::{Counter, Probe, names};
+use crate::seconds::{LoadSecond, WINDOW_MIN};
 use crate::study::WorkloadSpec;
 use crate::system::{BusyTime, System};
 
@@ -289,6 +290,7 @@ impl Driver for FakeDriver {
                 loaders: Vec::new(),
                 instances: Vec::new(),
                 paths: Vec::new(),
+                seconds: by_second(order.window, operations, latency_ns),
             }
         };
         self.world.pass(order.window);
@@ -311,6 +313,14 @@ impl Driver for FakeDriver {
         self.open.clear();
         Ok(())
     }
+}
+
+/// Returns equal seconds of a long window.
+fn by_second(window: Duration, operations: f64, mean_ns: f64) -> Vec<LoadSecond> {
+    let count = if window < WINDOW_MIN { 0 } else { window.as_secs() };
+    let operations = whole(operations) / count.max(1);
+    let second = LoadSecond { operations, mean_ns: whole(mean_ns), max_ns: whole(3.0 * mean_ns) };
+    (0..count).map(|_| second).collect()
 }
 
 /// Returns a serialized histogram of 100 latencies around a mean.

@@ -12,6 +12,7 @@ mod paths;
 mod read;
 mod response_times;
 mod rows;
+mod seconds;
 mod share;
 mod stacks;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
 use crate::loader::{Loader, LoaderSlice};
 use crate::path::LoaderPath;
 use crate::probe::Counter;
+use crate::seconds::Seconds;
 use crate::study::{Study, control_name};
 use crate::system::BusyTime;
 
@@ -239,6 +241,9 @@ pub struct Slice {
     /// What each loader did, where the study has loaders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaders: Vec<LoaderSlice>,
+    /// What happened in each second of a long window.
+    #[serde(default, skip_serializing_if = "Seconds::is_empty")]
+    pub seconds: Seconds,
 }
 
 impl Slice {

@@ -14,7 +14,7 @@ use super::{
     VERSION_WITH_SANDBOX, VERSION_WITH_STARTS, VERSION_WITH_STORAGE, phase_of,
 };
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
-use super::{paths, response_times};
+use super::{paths, response_times, seconds};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
 use crate::layer::{BadLayerValue, Confinement, Inject, Sidecar};
 use crate::loader::{Loader, LoaderSlice};
@@ -317,6 +317,10 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
         Parts::All => slice_loaders(connection)?,
         Parts::Costs => HashMap::new(),
     };
+    let mut seconds = match parts {
+        Parts::All => seconds::read(connection)?,
+        Parts::Costs => HashMap::new(),
+    };
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let starts = if version < VERSION_WITH_STARTS { "0, NULL" } else { "s.start, s.account_ns" };
     let sql = format!(
@@ -354,6 +358,7 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
             account_ns: optional(row, 18)?,
             server: server.remove(&id).unwrap_or_default(),
             loaders: loaders.remove(&id).unwrap_or_default(),
+            seconds: seconds.remove(&id).unwrap_or_default(),
         })
     })
 }

@@ -9,6 +9,7 @@ use crate::cpus::PlanNode;
 use crate::environment::StorageSpec;
 use crate::fake::spec;
 use crate::layer::{Host, Layer, Rootfs};
+use crate::seconds::{DiskSecond, LoadSecond};
 use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 use crate::study::{
     Claim, CpuSpec, DataStart, Expected, KeyDistribution, PublishedRelation, ScheduleKind,
@@ -156,6 +157,17 @@ pub(super) fn slice(round: u32, position: u32, environment: &str) -> Slice {
         account_ns: None,
         server: Vec::new(),
         loaders: Vec::new(),
+        seconds: Seconds {
+            load: vec![LoadSecond { operations: 9, mean_ns: 5, max_ns: 7 }, LoadSecond::default()],
+            disks: vec![DiskSecond {
+                reads: 1,
+                read_mean_ns: 2,
+                read_max_ns: 3,
+                writes: 4,
+                write_mean_ns: 5,
+                write_max_ns: 6,
+            }],
+        },
     }
 }
 

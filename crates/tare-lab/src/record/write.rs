@@ -20,13 +20,14 @@ use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_SLO, VERSION_WITH_STACKS, VERSION_WITH_STARTS,
-    VERSION_WITH_STORAGE, VERSION_WITH_TRACED, loaders, paths, response_times, stacks,
+    VERSION_WITH_STORAGE, VERSION_WITH_TRACED, loaders, paths, response_times, seconds, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Record, Slice, as_json};
 use crate::doubt::Doubt;
 use crate::loader::Loader;
 use crate::path::LoaderPath;
 use crate::response_time::ResponseTime;
+use crate::seconds::Seconds;
 use crate::stacks::{StackKind, StackSlice};
 use crate::study::{AutoWindow, Study, WorkloadSpec};
 
@@ -84,6 +85,7 @@ impl RecordWriter {
                 transaction.execute_batch(loaders::TABLES)?;
                 transaction.execute_batch(paths::TABLES)?;
                 transaction.execute_batch(response_times::TABLES)?;
+                transaction.execute_batch(seconds::TABLES)?;
                 transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
                 transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
                 insert_opening(transaction, opening)
@@ -379,10 +381,12 @@ impl RecordWriter {
     }
 }
 
-/// Drops the histograms, which a running campaign does not need. They remain in the file.
+/// Drops the histograms and seconds, which a running campaign does not need. They remain in the
+/// file.
 fn strip(slice: &mut Slice) {
     slice.response = Vec::new();
     slice.service = Vec::new();
+    slice.seconds = Seconds::default();
 }
 
 /// Upgrades the tables of an older version.
@@ -433,6 +437,7 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(loaders::TABLES)?;
     transaction.execute_batch(paths::TABLES)?;
     transaction.execute_batch(response_times::TABLES)?;
+    transaction.execute_batch(seconds::TABLES)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

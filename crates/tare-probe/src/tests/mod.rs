@@ -250,7 +250,8 @@ fn reads_this_machine() {
     let cpus = cpus_of("0");
     let own = vec![std::process::id()];
     let data = vec![std::env::temp_dir()];
-    let scope = Scope { system: own.clone(), layer: own.clone(), client: own, data };
+    let scope =
+        Scope { system: own.clone(), layer: own.clone(), client: own, data, ..Scope::default() };
     let (mut probes, missing) = open_all(&Roots::default(), &cpus);
     for (name, error) in &missing {
         eprintln!("not on this machine: {name}: {error}");

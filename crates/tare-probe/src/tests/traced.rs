@@ -154,6 +154,42 @@ fn histogram_has_every_disk_request() {
     assert!(of(&seen, "disk_write_latency_ns_max") > 0.0, "{seen:?}");
 }
 
+#[test]
+fn follows_a_disk_by_the_second() {
+    if skipped("follows_a_disk_by_the_second", &[Need::Root]) {
+        return;
+    }
+    let disk = match Disk::make() {
+        Ok(disk) => disk,
+        Err(reason) => {
+            skip("follows_a_disk_by_the_second", Reason::no_loop_device(&reason));
+            return;
+        }
+    };
+    let target = format!("of={}", disk.data().join("file").display());
+    let write = ["if=/dev/zero", &target, "bs=4k", "oflag=direct", "status=none"];
+    let mut probe = kind("disk_latency").open(&Roots::default(), &cpus_of("0")).unwrap();
+    let mut follow = |by_second| {
+        let scope = Scope { data: vec![disk.data()], by_second, ..Scope::default() };
+        probe.prepare(&scope).unwrap();
+        probe.begin().unwrap();
+        run("dd", &[&write[..], &["count=500"]].concat()).unwrap();
+        std::thread::sleep(Duration::from_millis(2300));
+        let counters = probe.end().unwrap();
+        let max = counters.iter().find(|one| one.name == "disk_write_latency_ns_max").unwrap();
+        (max.value, probe.disk_seconds())
+    };
+    let (max, seconds) = follow(true);
+    assert!(seconds.len() >= 2, "{seconds:?}");
+    let writes: u64 = seconds.iter().map(|one| one.writes).sum();
+    assert!(writes >= 500, "{seconds:?}");
+    let longest = seconds.iter().map(|one| one.write_max_ns).max().unwrap();
+    assert!(longest as f64 <= max, "{max} {seconds:?}");
+    let one = seconds.iter().find(|one| one.writes > 0).unwrap();
+    assert!(0 < one.write_mean_ns && one.write_mean_ns <= one.write_max_ns, "{one:?}");
+    assert!(follow(false).1.is_empty());
+}
+
 /// A mapping of the device mapper over two loop devices. All are removed on drop.
 struct Mapped {
     folder: tempfile::TempDir,

@@ -2,6 +2,7 @@
 //! quantiles have their own columns; the raw histograms are in the JSON.
 
 mod figures;
+mod seconds;
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,7 @@ use tare_lab::record::{Record, Slice};
 use crate::csv_table::CsvTable;
 
 pub use figures::figures;
+pub use seconds::seconds;
 
 const COLUMNS: [&str; 29] = [
     "id",
@@ -161,6 +163,16 @@ mod tests {
         let rows = parse(&figures(&single));
         let p50 = rows.iter().find(|row| row[3] == "response_p50_over_baseline").unwrap();
         assert!(!p50[5].is_empty() && p50[7].is_empty(), "{p50:?}");
+    }
+
+    #[test]
+    fn every_second_is_a_line() {
+        let (record, _) = fixture::by_second();
+        let rows = parse(&seconds(&record));
+        let all = record.slices.iter().map(|slice| slice.seconds.load.len()).sum::<usize>();
+        assert_eq!(rows.len(), all + 1);
+        let (row, second) = (&rows[2], record.slices[0].seconds.load[1]);
+        assert_eq!((row[6].as_str(), row[9].clone()), ("1", second.max_ns.to_string()));
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! The section of a workload: its conditions, charts and tables.
 
+use std::time::Duration;
+
 use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::claims::{CostKind, verdict};
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency, PERCENTS};
 use tare_lab::environment::options_text;
-use tare_lab::record::Record;
+use tare_lab::record::{Phase, Record};
+use tare_lab::seconds::WINDOW_MIN;
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_stats::law::Verdict;
-use tare_std::units::{nanoseconds, thousands};
+use tare_std::units::{duration, nanoseconds, thousands};
 
-use super::charts::{self, CountersOverTime, Noted, Plot, Series, SeriesStyle};
+use super::charts::{
+    self, CountersOverTime, Noted, OfSecond, Plot, Series, SeriesStyle, by_second,
+};
 use super::svg;
 use crate::bandwidth;
 use crate::doubts::DoubtGroups;
@@ -23,6 +28,7 @@ use crate::own_view::OwnTable;
 use crate::polling;
 use crate::relations;
 use crate::run_conditions::fixed_rate;
+use crate::seconds;
 use crate::tails;
 
 #[derive(Serialize)]
@@ -45,6 +51,7 @@ pub(super) struct WorkloadView {
     percentiles: Option<Value>,
     distribution: Option<Plot>,
     p99_over_time: Option<Noted>,
+    seconds: Vec<SecondsView>,
     interrupts: Option<InterruptsView>,
     counters_over_time: Option<CountersOverTime>,
     /// Length of a slice.
@@ -133,6 +140,61 @@ impl InterruptsView {
         let heads = cpus.iter().map(|(cpu, role)| format!("CPU {cpu}, {}", role.word()));
         let cpus_max = charts::CPUS_MAX;
         Some(Self { chart, devices_only, cpus_max, cpus: heads.collect(), rows })
+    }
+}
+
+/// Long windows of a phase by the second.
+#[derive(Serialize)]
+struct SecondsView {
+    at_rate: bool,
+    caption: &'static str,
+    charts: Vec<SecondsChart>,
+    head: [&'static str; 6],
+    rows: Vec<Vec<String>>,
+    disk_caption: &'static str,
+    disk_head: [&'static str; 7],
+    disk_rows: Vec<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct SecondsChart {
+    title: &'static str,
+    noted: Noted,
+}
+
+impl SecondsView {
+    /// A view for each phase that has seconds.
+    fn all(id: usize, record: &Record, workload: &str, series: &[Series<'_>]) -> Vec<Self> {
+        let view = |phase| Self::new(id, record, workload, series, phase);
+        seconds::PHASES.into_iter().filter_map(view).collect()
+    }
+
+    fn new(
+        id: usize,
+        record: &Record,
+        workload: &str,
+        series: &[Series<'_>],
+        phase: Phase,
+    ) -> Option<Self> {
+        let figures = seconds::figures(record, workload, phase);
+        figures.first()?;
+        let charts = OfSecond::ALL.into_iter().filter_map(|what| {
+            let id = format!("{}-{}-{id}", what.id(), phase.name());
+            Some(SecondsChart {
+                title: what.title(),
+                noted: by_second(series, phase, what, &id)?,
+            })
+        });
+        Some(Self {
+            at_rate: phase == Phase::Latency,
+            caption: seconds::caption(phase),
+            charts: charts.collect(),
+            head: seconds::HEAD,
+            rows: seconds::rows(&figures),
+            disk_caption: seconds::DISK_CAPTION,
+            disk_head: seconds::DISK_HEAD,
+            disk_rows: seconds::disk_rows(&figures),
+        })
     }
 }
 
@@ -228,9 +290,10 @@ impl WorkloadView {
                 .map(Value::from_safe_string),
             distribution: charts::distribution(&series, &responses, &format!("hdr-{id}")),
             p99_over_time: charts::p99_over_time(&series, &responses, &format!("p99-time-{id}")),
+            seconds: SecondsView::all(id, record, &workload.name, &series),
             interrupts: InterruptsView::new(record, &workload.name, &format!("interrupts-{id}")),
             counters_over_time: charts::counters_over_time(&series),
-            window: format!("{} ms", record.study.schedule.window.as_millis()),
+            window: window_text(record.study.schedule.window),
             costs: findings.iter().map(|f| CostRow::new(record, analysis, f, marks)).collect(),
             over: findings.iter().any(|f| tails::over_baseline(f, PERCENTS[0]).is_some()),
             latencies: findings
@@ -245,6 +308,11 @@ impl WorkloadView {
             own: OwnTable::new(record, &workload.name, &findings, marks),
         })
     }
+}
+
+/// Formats the length of a window: `400 ms`, `1h`.
+fn window_text(window: Duration) -> String {
+    if window < WINDOW_MIN { format!("{} ms", window.as_millis()) } else { duration(window) }
 }
 
 /// The name of the condition of the closed loop.

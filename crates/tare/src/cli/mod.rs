@@ -222,7 +222,7 @@ pub struct Report {
         long,
         value_name = "FILE",
         value_parser = slide_file,
-        conflicts_with_all = ["json", "csv", "figures_csv", "counters", "stacks", "markdown", "prometheus", "fleet"]
+        conflicts_with_all = ["json", "csv", "figures_csv", "seconds_csv", "counters", "stacks", "markdown", "prometheus", "fleet"]
     )]
     pub slide: Option<PathBuf>,
     /// Print JSON
@@ -237,6 +237,12 @@ pub struct Report {
         conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown", "prometheus", "fleet"]
     )]
     pub figures_csv: bool,
+    /// Print CSV, one line per second of windows of 10 s or more
+    #[arg(
+        long,
+        conflicts_with_all = ["json", "csv", "figures_csv", "counters", "stacks", "markdown", "prometheus", "fleet"]
+    )]
+    pub seconds_csv: bool,
     #[command(flatten)]
     pub stacks: ShowStacks,
     /// Print the counters per operation of each environment next to those of the baseline

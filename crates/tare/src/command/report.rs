@@ -45,6 +45,8 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
         write!(out, "{}", tare_report::csv::render(&record))?;
     } else if options.figures_csv {
         write!(out, "{}", tare_report::csv::figures(&analysis))?;
+    } else if options.seconds_csv {
+        write!(out, "{}", tare_report::csv::seconds(&record))?;
     } else if options.counters {
         write!(out, "{}", tare_report::counters::terminal(&record, style()))?;
     } else if options.markdown {

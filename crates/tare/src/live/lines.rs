@@ -3,14 +3,19 @@
 use std::time::{Duration, Instant};
 
 use tare_lab::campaign::{Event, Observer, Stage};
+use tare_lab::record::{Phase, Slice};
 use tare_lab::study::AutoWindow;
+use tare_report::rate;
 use tare_report::terminal::{Style, costs_so_far};
-use tare_std::units::significant;
+use tare_std::units::{nanoseconds, rough_duration, significant};
 
 use crate::stream::say;
 
 /// Least time between two lines about progress.
 const INTERVAL: Duration = Duration::from_secs(10);
+
+/// A slice whose window is as long, in ns, gets a line of its own.
+const LONG_NS: u64 = 10_000_000_000;
 
 /// A warm-up that is shorter gets no line.
 const SHORT: Duration = Duration::from_secs(2);
@@ -47,9 +52,30 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
             significant(*capacity_per_s, 4),
             significant(*rate_per_s, 4)
         )),
+        Event::SliceDone { slice, .. } if slice.window_ns >= LONG_NS => Some(long_slice(slice)),
         Event::TeardownFailed { name, reason } => Some(format!("{name}: not removed: {reason}")),
         _ => None,
     }
+}
+
+/// Returns what a slice of a long window found.
+fn long_slice(slice: &Slice) -> String {
+    let phase = match slice.phase {
+        Phase::Capacity => "at capacity",
+        Phase::Latency => "at the fixed rate",
+        Phase::Traced => "traced",
+        Phase::Slo => "under the objective",
+    };
+    let what = format!("{}: {} {phase}", slice.environment, slice.workload);
+    if let Some(why) = &slice.void {
+        return format!("{what}: void: {why}");
+    }
+    let window = Duration::from_nanos(slice.window_ns);
+    let per_s = rate(slice.operations as f64 / window.as_secs_f64());
+    let peak_ns = slice.seconds.load.iter().map(|second| second.max_ns).max();
+    let peak = peak_ns.map(|ns| format!(", longest {}", nanoseconds(ns as f64)));
+    let time = rough_duration(window);
+    format!("{what} for {time}: {per_s} op/s{}", peak.unwrap_or_default())
 }
 
 /// Returns the window that was chosen and the noise of those that were tried.

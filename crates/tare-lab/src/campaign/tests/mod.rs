@@ -265,6 +265,20 @@ fn trials_restart_environments_each_round() {
 }
 
 #[test]
+fn long_windows_are_recorded_by_the_second() {
+    let seconds_with = |window: Duration| {
+        let mut study = study(ScheduleKind::Trials, &[("native", "fake"), ("box", "fake:cpu=1.2")]);
+        (study.schedule.rounds, study.schedule.window) = (1, window);
+        study.schedule.budget = Duration::from_secs(3600);
+        let (_, record, _) = run_study(&study);
+        assert!(!record.slices.is_empty());
+        record.slices.iter().map(|slice| slice.seconds.load.len()).collect::<Vec<_>>()
+    };
+    assert!(seconds_with(Duration::from_secs(12)).iter().all(|seconds| *seconds == 12));
+    assert!(seconds_with(Duration::from_secs(9)).iter().all(|seconds| *seconds == 0));
+}
+
+#[test]
 fn stops_early_on_narrow_intervals() {
     let mut study = two();
     study.schedule.rounds = 200;

@@ -153,6 +153,29 @@ pub(super) const TABLES: &[Table] = &[
             ("clock_error_ns", Number),
         ],
     ),
+    (
+        "load_seconds",
+        &[
+            ("slice", Number),
+            ("second", Number),
+            ("operations", Number),
+            ("mean_ns", Number),
+            ("max_ns", Number),
+        ],
+    ),
+    (
+        "disk_seconds",
+        &[
+            ("slice", Number),
+            ("second", Number),
+            ("reads", Number),
+            ("read_mean_ns", Number),
+            ("read_max_ns", Number),
+            ("writes", Number),
+            ("write_mean_ns", Number),
+            ("write_max_ns", Number),
+        ],
+    ),
     ("server_histograms", &[("slice", Number), ("data", Histogram)]),
     (
         "response_times",

@@ -6,6 +6,7 @@
 //! [`Plot`]: an SVG and the same figures as data, from which the script draws a chart that can be
 //! zoomed and read off.
 
+mod by_second;
 mod costs;
 mod dots;
 pub(super) mod groups;
@@ -25,6 +26,7 @@ use super::svg::{Scale, Shape, Svg, TextAnchor};
 use crate::figures::shorten;
 use tare_std::units::significant;
 
+pub(super) use by_second::{OfSecond, by_second};
 pub(super) use costs::{costs, costs_height};
 pub(super) use dots::throughput;
 pub(super) use instances::{OverInstances, over_instances, stacked};

@@ -22,12 +22,15 @@ const COLUMNS_MAX: usize = 400;
 const POINTS_MAX: usize = 10_000;
 
 /// The columns of a chart over time.
-struct Columns {
-    /// Start of each column, in seconds since the first slice of the workload.
+pub(super) struct Columns {
+    /// Start of each column, in seconds since the first slice of the workload, or since the
+    /// beginning of a window.
     x: Vec<f64>,
-    /// The column of each round.
+    /// The column of each round, or of each second of a window.
     place: HashMap<u32, usize>,
     per_column: usize,
+    /// What a column has one of: `round` or `second`.
+    of: &'static str,
 }
 
 impl Columns {
@@ -42,8 +45,7 @@ impl Columns {
             return None;
         }
         let first = *starts.values().min()?;
-        let most = (POINTS_MAX / series.len().max(1)).clamp(100, COLUMNS_MAX);
-        let per_column = starts.len().div_ceil(most);
+        let per_column = starts.len().div_ceil(columns_max(series.len()));
         let (mut x, mut place) = (Vec::new(), HashMap::new());
         for (number, (block, start)) in starts.iter().enumerate() {
             if number % per_column == 0 {
@@ -55,11 +57,23 @@ impl Columns {
         for at in 1..x.len() {
             x[at] = x[at].max(x[at - 1] + 1e-3);
         }
-        Some(Self { x, place, per_column })
+        Some(Self { x, place, per_column, of: "round" })
     }
 
-    /// An environment's values by round as a line.
-    fn line<'d, 'r>(
+    /// The seconds of a window. `None` with fewer than two.
+    pub(super) fn of_seconds(seconds: u32, lines: usize) -> Option<Self> {
+        if seconds < 2 {
+            return None;
+        }
+        let per_column = usize::try_from(seconds).ok()?.div_ceil(columns_max(lines));
+        let column = |second: u32| Some((second, usize::try_from(second).ok()? / per_column));
+        let place: HashMap<u32, usize> = (0..seconds).filter_map(column).collect();
+        let x = (0..seconds).step_by(per_column).map(f64::from).collect();
+        Some(Self { x, place, per_column, of: "second" })
+    }
+
+    /// An environment's values by round, or by second, as a line.
+    pub(super) fn line<'d, 'r>(
         &self,
         of: &'d Series<'r>,
         values: impl Iterator<Item = (u32, f64)>,
@@ -74,7 +88,8 @@ impl Columns {
             column.sort_by(f64::total_cmp);
         }
         let y = columns.iter().map(|c| c.get(c.len() / 2).copied()).collect();
-        let extremes = (self.per_column > 1).then(|| {
+        let share_columns = columns.iter().any(|column| column.len() > 1);
+        let extremes = share_columns.then(|| {
             let low = columns.iter().map(|c| c.first().copied()).collect();
             let high = columns.iter().map(|c| c.last().copied()).collect();
             (low, high)
@@ -87,22 +102,25 @@ impl Columns {
     }
 
     /// The note on what a column holds.
-    fn note(&self) -> String {
-        if self.per_column == 1 {
-            "One point per round.".to_string()
-        } else {
-            format!(
-                "{} rounds share a column: the line is their median, the band their smallest and largest.",
-                self.per_column
-            )
+    fn note(&self, share_columns: bool) -> String {
+        let band = "the line is their median, the band their smallest and largest.";
+        match (self.per_column, self.of) {
+            (1, of) if !share_columns => format!("One point per {of}."),
+            (1, of) => format!("The rounds share each {of}: {band}"),
+            (several, of) => format!("{several} {of}s share a column: {band}"),
         }
     }
+}
+
+/// Returns the most columns of a chart of so many lines.
+fn columns_max(lines: usize) -> usize {
+    (POINTS_MAX / lines.max(1)).clamp(100, COLUMNS_MAX)
 }
 
 /// A chart and the note on its columns.
 pub(in crate::html) type Noted = (Plot, String);
 
-fn chart(
+pub(super) fn chart(
     id: &str,
     (title, axis): (&str, &str),
     (unit, form): (&str, &dyn Fn(f64) -> String),
@@ -119,7 +137,8 @@ fn chart(
         "per_column": columns.per_column,
         "lines": lines.iter().map(Line::as_json).collect::<Vec<_>>(),
     });
-    Some((Plot::new(still, &data), columns.note()))
+    let share_columns = lines.iter().any(|line| line.extremes.is_some());
+    Some((Plot::new(still, &data), columns.note(share_columns)))
 }
 
 fn still(
@@ -288,7 +307,7 @@ pub(in crate::html) fn counters_over_time(series: &[Series<'_>]) -> Option<Count
         "title": "Counters over time", "x": columns.seconds(), "x_unit": "s",
         "per_column": columns.per_column, "choices": choices,
     });
-    Some(CountersOverTime { rows, data: as_data(&data), note: columns.note() })
+    Some(CountersOverTime { rows, data: as_data(&data), note: columns.note(columns.per_column > 1) })
 }
 
 /// Counters over time: a table of their ranges, and the figures for the script.
