@@ -43,7 +43,8 @@ impl Cost {
 pub fn cost(probe: &mut dyn Probe) -> Result<Cost, PartError> {
     let own = vec![std::process::id()];
     let data = std::env::current_dir().into_iter().collect();
-    let scope = Scope { system: own.clone(), layer: Vec::new(), client: own, data, ..Scope::default() };
+    let scope =
+        Scope { system: own.clone(), layer: Vec::new(), client: own, data, ..Scope::default() };
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for _ in 0..READINGS {
         probe.prepare(&scope)?;

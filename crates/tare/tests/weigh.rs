@@ -151,7 +151,7 @@ fn long_trials_are_recorded_by_the_second() {
     let study = "name = \"long\"\ntitle = \"?\"\nbaseline = \"native\"\n[system]\nname = \"tare-db\"\n\
                  memory = \"128M\"\n[schedule]\nkind = \"trials\"\nrounds = 1\nwindow = \"11s\"\n\
                  stop_width_percent = 0\n[[environment]]\nname = \"native\"\nruntime = \"process\"\n\
-                 storage = { kind = \"loop\", fs = \"ext4\", size = \"512M\" }\n[[workload]]\nname = \"steady\"\n\
+                 storage = { kind = \"ext4\", size = \"512M\" }\n[[workload]]\nname = \"steady\"\n\
                  write_share = 0.5\nrows = 20000\nrate_per_s = 2000\nrate_only = true\n";
     fs::write(here.path().join("long.toml"), study).unwrap();
     let before = HostState::read();

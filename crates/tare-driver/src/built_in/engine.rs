@@ -148,17 +148,14 @@ fn slice_load(
 /// How long a stretch of a load is whose counts are handed over on their own.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns what happened in one second, `None` for the rest of a window that is not whole.
-fn second(stats: &Stats, pacing: Pacing) -> Option<LoadSecond> {
-    if stats.window_ns() < ns(SECOND * 9 / 10) {
-        return None;
-    }
+/// Returns what happened in one second.
+fn second(stats: &Stats, pacing: Pacing) -> LoadSecond {
     let times = match pacing {
         Pacing::Closed => stats.service(),
         Pacing::Open { .. } => stats.response(),
     };
     let mean_ns = Duration::from_secs_f64(times.mean() / 1e9);
-    Some(LoadSecond { operations: stats.operations, mean_ns: ns(mean_ns), max_ns: times.max() })
+    LoadSecond { operations: stats.operations, mean_ns: ns(mean_ns), max_ns: times.max() }
 }
 
 fn ns(time: Duration) -> u64 {
@@ -241,6 +238,7 @@ impl AgentDriver for LoadEngine {
         let spec = workload::load_spec(&order.workload, shared.map(|shared| shared.part))?;
         let pace = workload::pace(order.pacing, order.window)?;
         let is_long = order.window >= seconds::WINDOW_MIN;
+        let whole_seconds = usize::try_from(order.window.as_secs()).unwrap_or(usize::MAX);
         let load = engine::LoadOrder {
             spec: &spec,
             pace: &pace,
@@ -262,7 +260,9 @@ impl AgentDriver for LoadEngine {
             edge: &report,
             accounts_read: Some(&self.signals.read),
             stretch: &mut |stats| {
-                by_second.extend(second(stats, order.pacing).filter(|_| is_long));
+                if is_long && by_second.len() < whole_seconds {
+                    by_second.push(second(stats, order.pacing));
+                }
             },
             outlives: false,
         };

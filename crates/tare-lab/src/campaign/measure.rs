@@ -144,10 +144,10 @@ fn own_latency(running: &Running, system: &dyn System) -> Result<Option<OwnLaten
 }
 
 /// Returns the processes of a slice in this environment.
-pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
+pub(super) fn scope(running: &mut Running, client: Vec<u32>, window: Duration) -> Scope {
     let Processes { system, layer } = running.environment.processes();
     let data = running.endpoints.iter().filter_map(|at| at.data.clone()).collect();
-    Scope { system, layer, client, data, by_second: false }
+    Scope { system, layer, client, data, by_second: window >= seconds::WINDOW_MIN }
 }
 
 /// Returns the counters of a probe, or the doubt that it failed.
@@ -376,8 +376,7 @@ impl Campaign<'_, '_> {
             let reason = start_error.clone().unwrap_or_else(|| "it is not up".into());
             return Err(SliceError::NotUp { reason });
         };
-        let mut scope = scope(running, self.parts.driver.pids());
-        scope.by_second = order.window >= seconds::WINDOW_MIN;
+        let scope = scope(running, self.parts.driver.pids(), order.window);
         let system = self.parts.system_of(&record.spec);
         let probes = &mut self.parts.probes;
         // Before the thaw, so that a slice of a system with many threads, whose files take longer
@@ -394,7 +393,6 @@ impl Campaign<'_, '_> {
         let (clock, refresh) = (self.parts.clock, &mut self.parts.refresh_accounts);
         let mut collected = Vec::new();
         let (mut begin, mut end) = (None, None);
-        let mut disk_seconds = Vec::new();
         let target = running.target;
         let loaded = self.parts.driver.run(target, order, &mut |edge| match edge {
             // Accounts come first at both edges: a probe takes longer at the end than at the
@@ -418,8 +416,6 @@ impl Campaign<'_, '_> {
                     .zip(&begun)
                     .map(|(probe, begun)| collect(&mut **probe, begun))
                     .collect();
-                disk_seconds =
-                    probes.iter_mut().flat_map(|probe| probe.disk_seconds()).collect();
                 watch(edge);
             }
         });
@@ -465,7 +461,7 @@ impl Campaign<'_, '_> {
             loops: loops.0.zip(loops.1),
             own_latency,
             under_load: self.parts.driver.loads_at_edges(),
-            disk_seconds,
+            disk_seconds: probes.iter_mut().flat_map(|probe| probe.disk_seconds()).collect(),
         })
     }
 }

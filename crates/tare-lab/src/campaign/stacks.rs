@@ -227,7 +227,7 @@ impl<'p> Campaign<'_, 'p> {
         let Some(running) = &mut member.running else {
             return Err(member.start_error.clone().unwrap_or_else(|| "it is not up".into()));
         };
-        let begun = sampler.begin(&scope(running, client));
+        let begun = sampler.begin(&scope(running, client, Duration::ZERO));
         // `begin` may have chosen the event.
         slice.event = sampler.event();
         let mut edges: Result<(), PartError> = Ok(());

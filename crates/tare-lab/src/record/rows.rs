@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::opening::Opening;
-use super::{EnvironmentRecord, Slice, as_json, seconds};
+use super::{EnvironmentRecord, Slice, as_json};
 use crate::doubt::Doubt;
 use crate::loader::LoaderSlice;
 
@@ -145,7 +145,6 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
         transaction.prepare_cached(sql)?.execute(params![id, slice.server])?;
     }
     insert_loaders(transaction, id, &slice.loaders)?;
-    seconds::put(transaction, id, &slice.seconds)?;
     Ok(id)
 }
 

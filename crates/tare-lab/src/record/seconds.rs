@@ -20,9 +20,9 @@ pub(super) fn put(
     for (second, one) in (0i64..).zip(&seconds.load) {
         let sql = "INSERT INTO load_seconds VALUES (?, ?, ?, ?, ?)";
         let [operations, mean_ns, max_ns] = [one.operations, one.mean_ns, one.max_ns].map(signed);
-        transaction.prepare_cached(sql)?.execute(params![
-            slice, second, operations, mean_ns, max_ns
-        ])?;
+        transaction
+            .prepare_cached(sql)?
+            .execute(params![slice, second, operations, mean_ns, max_ns])?;
     }
     for (second, one) in (0i64..).zip(&seconds.disks) {
         let sql = "INSERT INTO disk_seconds VALUES (?, ?, ?, ?, ?, ?, ?, ?)";

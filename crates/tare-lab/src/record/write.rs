@@ -266,6 +266,7 @@ impl RecordWriter {
     pub fn put_slice(&mut self, slice: &Slice, doubts: &[Doubt]) -> Result<i64, RecordError> {
         let id = self.transact("write", |transaction| {
             let id = insert_slice(transaction, slice)?;
+            seconds::put(transaction, id, &slice.seconds)?;
             for doubt in doubts {
                 insert_doubt(transaction, Some(id), Some(&slice.environment), doubt)?;
             }

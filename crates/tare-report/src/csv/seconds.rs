@@ -61,5 +61,8 @@ fn row(slice: &Slice, second: usize) -> Vec<String> {
 }
 
 fn texts<const N: usize>(figures: Option<[u64; N]>) -> [String; N] {
-    figures.map_or_else(|| std::array::from_fn(|_| String::new()), |all| all.map(|one| one.to_string()))
+    figures.map_or_else(
+        || std::array::from_fn(|_| String::new()),
+        |all| all.map(|one| one.to_string()),
+    )
 }

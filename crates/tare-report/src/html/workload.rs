@@ -180,10 +180,7 @@ impl SecondsView {
         figures.first()?;
         let charts = OfSecond::ALL.into_iter().filter_map(|what| {
             let id = format!("{}-{}-{id}", what.id(), phase.name());
-            Some(SecondsChart {
-                title: what.title(),
-                noted: by_second(series, phase, what, &id)?,
-            })
+            Some(SecondsChart { title: what.title(), noted: by_second(series, phase, what, &id)? })
         });
         Some(Self {
             at_rate: phase == Phase::Latency,

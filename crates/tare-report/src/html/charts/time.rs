@@ -307,7 +307,11 @@ pub(in crate::html) fn counters_over_time(series: &[Series<'_>]) -> Option<Count
         "title": "Counters over time", "x": columns.seconds(), "x_unit": "s",
         "per_column": columns.per_column, "choices": choices,
     });
-    Some(CountersOverTime { rows, data: as_data(&data), note: columns.note(columns.per_column > 1) })
+    Some(CountersOverTime {
+        rows,
+        data: as_data(&data),
+        note: columns.note(columns.per_column > 1),
+    })
 }
 
 /// Counters over time: a table of their ranges, and the figures for the script.
