@@ -28,6 +28,10 @@ impl<T: Send + 'static> EachSecond<T> {
                 let due = begin + SECOND * second;
                 let wait = due.saturating_duration_since(Instant::now());
                 if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                    // A window of whole seconds ends about when its last one does.
+                    if due.saturating_duration_since(Instant::now()) < SECOND / 10 {
+                        readings.extend(read());
+                    }
                     break;
                 }
                 let Some(reading) = read() else { break };
@@ -61,6 +65,9 @@ mod tests {
         thread::sleep(SECOND * 3 / 2);
         let readings = readings.stop();
         assert!(readings.starts_with(&[1, 2]), "{readings:?}");
+        let readings = EachSecond::start(|| Some(())).unwrap();
+        thread::sleep(SECOND - SECOND / 100);
+        assert!(readings.stop().len() >= 2, "the end is that of the second");
         let failed = EachSecond::start(|| None::<u32>).unwrap();
         assert_eq!(failed.stop(), [0_u32; 0]);
     }
