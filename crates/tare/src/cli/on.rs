@@ -57,6 +57,11 @@ pub enum RunServerTask {
         #[arg(long)]
         again: bool,
     },
+    /// Run `tare clean` with the access to a cluster that is standard input
+    Clean {
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the runs
     List,
     /// Print the files of a run
