@@ -15,6 +15,7 @@ pub(crate) mod guest;
 pub(crate) mod history;
 pub(crate) mod host;
 pub(crate) mod host_agent;
+pub(crate) mod image;
 pub(crate) mod init;
 pub(crate) mod list;
 pub(crate) mod load;
