@@ -63,6 +63,8 @@ fn engine_runs_the_image(engine: &'static str, variable: &str, test: &str) {
     };
     let version = in_it(&["--version"]);
     assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+    let placed = in_it(&["pod", "place"]);
+    assert!(placed.contains("\"path\":\"/tare\""), "{placed}");
 }
 
 #[test]

@@ -137,6 +137,9 @@ pub enum Command {
     /// Serve a command that another host started here with `--on`
     #[command(hide = true)]
     RunServer(RunServer),
+    /// Be the program of a pod (started by its container runtime, with `--tare-image`)
+    #[command(hide = true)]
+    Pod(PodProgram),
     /// Print what is visible inside a sandbox (executed there to verify its layers)
     #[command(hide = true)]
     Facts,

@@ -20,6 +20,7 @@ pub(crate) mod init;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod neighbour_system;
+pub(crate) mod pod;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod share;

@@ -14,7 +14,7 @@ use crate::exit::{Exit, ExitWith};
 use crate::run_server::ProgramCopy;
 
 pub(super) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let connections = Connections::open(state)?;
+    let connections = Connections::open(state, options.on.image.get())?;
     let mut exit = Exit::Success;
     if options.json && options.on.on.len() > 1 {
         return Err(anyhow::anyhow!("--json prints the result of one host")).exit_with(Exit::Usage);
