@@ -65,6 +65,43 @@ impl Drop for Loaded {
     }
 }
 
+/// The shells of the node, and what the pods of the pause program's image run of it, are no
+/// programs any more. Dropping this brings them back.
+struct WithoutShell(Vec<PathBuf>);
+
+impl WithoutShell {
+    fn hide() -> Self {
+        let all = ["sh", "dash", "bash", "busybox", "nsenter", "sleep"];
+        let found = all.iter().filter_map(|name| fs::canonicalize(format!("/usr/bin/{name}")).ok());
+        let mut paths: Vec<PathBuf> = found.collect();
+        paths.sort();
+        paths.dedup();
+        let mut hidden = Self(Vec::new());
+        for path in paths {
+            let mounted = Self::on_node(&["mount", "--bind", "/dev/null", path.to_str().unwrap()]);
+            assert!(mounted.status.success(), "{}", stderr(&mounted));
+            hidden.0.push(path);
+        }
+        let tried = Self::on_node(&["/bin/sh", "-c", "exit 0"]);
+        assert!(!tried.status.success(), "the node has a shell");
+        hidden
+    }
+
+    fn on_node(words: &[&str]) -> Output {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &kubelet().0.to_string(), "--mount", "--"]).args(words);
+        command.output().unwrap()
+    }
+}
+
+impl Drop for WithoutShell {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            Self::on_node(&["umount", path.to_str().unwrap()]);
+        }
+    }
+}
+
 /// Returns a line that says why a command is refused.
 fn refused(case: &Case, words: &[&str]) -> String {
     let output = case.run(words);
@@ -198,21 +235,31 @@ fn mounts_of_the_pod() -> String {
     fs::read_to_string(process.join("mountinfo")).unwrap()
 }
 
-/// A study on the node, which a pod of the same image loads.
+/// A study on a node that has no shell, which a pod of the same image loads.
 #[test]
-fn study_runs_by_the_image() {
-    let test = "image::study_runs_by_the_image";
+fn study_runs_on_a_node_without_a_shell() {
+    let test = "image::study_runs_on_a_node_without_a_shell";
     let Some(case) = Case::start(test) else { return };
     if skipped(test, &[Need::Program("ctr")]) {
         return;
     }
     let _loaded = Loaded::load(case.here.path());
+    let _without = WithoutShell::hide();
+    let said = refused(&case, &["doctor"]);
+    assert!(said.contains("a node without sleep, sh and nsenter below /usr needs --tare-image"));
+    case.assert_clean();
     let image = ["--tare-image", NAME];
     let checked = case.run(&[&["doctor"], &image[..]].concat());
     assert!(checked.status.success(), "{}", stderr(&checked));
     assert!(stdout(&checked).contains("runc"), "{}", stdout(&checked));
     case.assert_clean();
-    let environments = [("native", "process", "host"), ("pod", "kubernetes", "bridge")];
+    write_study(&case, 1, &case.node, &[("native", "process", "host")]);
+    let weighed = case.run(&[&["weigh", "small.toml"], &image[..]].concat());
+    let said = stderr(&weighed);
+    assert_eq!(weighed.status.code(), Some(4), "{said}");
+    assert!(said.contains("it is started by /bin/sh, which this host does not have"), "{said}");
+    // The first one is the baseline.
+    let environments = [("native", "kubernetes", "host"), ("pod", "kubernetes", "bridge")];
     write_study(&case, 2, &case.node, &environments);
     let weighed = case.run(&[&["weigh", "small.toml", "-o", "small.tare"], &image[..]].concat());
     let said = stderr(&weighed);
