@@ -241,6 +241,7 @@ fn start(
         let ssh_name = ssh.host().to_string();
         return Err(OpenError::NoRoot { host: name, name: ssh_name });
     }
+    let is_ssh = matches!(remote.address(), RemoteAddress::Ssh(_));
     let by_ssh = || -> Result<Option<Ipv4Addr>, OpenError> {
         // SSH_CONNECTION is CLIENT PORT SERVER PORT.
         let text = remote.output("sh", &["-c", "echo \"$SSH_CONNECTION\""], std::io::empty())?;
@@ -253,7 +254,8 @@ fn start(
     };
     let address = match host.address.or(reached.address) {
         Some(address) => address,
-        None => by_ssh()?.ok_or_else(no_address)?,
+        None if is_ssh => by_ssh()?.ok_or_else(no_address)?,
+        None => return Err(no_address()),
     };
     let mut process = remote.start(program, &[COMMAND])?;
     let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());

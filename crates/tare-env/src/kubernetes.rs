@@ -18,7 +18,7 @@ use tare_lab::PartError;
 
 /// Names a file with the access to the cluster of this node, for the entries of a run that came
 /// with an access of its own (`tare clean --on kubernetes:NODE`).
-const NODE_VARIABLE: &str = "TARE_NODE_KUBECONFIG";
+pub const NODE_KUBECONFIG_VARIABLE: &str = "TARE_NODE_KUBECONFIG";
 
 /// The access that the harness of another host has sent to this process.
 static SENT: OnceLock<Access> = OnceLock::new();
@@ -187,8 +187,9 @@ fn removal(path: &Path, error: &io::Error) -> Result<(), UndoError> {
     }
 }
 
-/// Uses the access of an entry; if there is none any more, that in the file of `NODE_VARIABLE`. An
-/// account that was deleted may be known for some seconds more, without a right.
+/// Uses the access of an entry; if there is none any more, that in the file of
+/// `NODE_KUBECONFIG_VARIABLE`. An account that was deleted may be known for some seconds more,
+/// without a right.
 fn with_access<T>(
     access: &Access,
     undo: impl Fn(&Cluster) -> Result<T, KubeError>,
@@ -197,7 +198,7 @@ fn with_access<T>(
         return Err(silent.error());
     }
     let undone = Cluster::connect(access).and_then(|cluster| undo(&cluster));
-    let other = std::env::var_os(NODE_VARIABLE).map(PathBuf::from);
+    let other = std::env::var_os(NODE_KUBECONFIG_VARIABLE).map(PathBuf::from);
     let undone = match (undone, other) {
         (
             Err(KubeError::Access { .. } | KubeError::Unknown { .. } | KubeError::Rights { .. }),

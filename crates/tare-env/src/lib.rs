@@ -30,5 +30,5 @@ pub mod undo;
 
 pub use factory::{EnvironmentFactory, FactoryError, FactoryOptions, PROGRAMS};
 pub use instance_slot::{Peers, StartedPods};
-pub use kubernetes::namespace_entry;
+pub use kubernetes::{NODE_KUBECONFIG_VARIABLE, namespace_entry};
 pub use reach::ReachOptions;

@@ -18,6 +18,7 @@ use crate::node::Node;
 use crate::pod::{CONTAINER, NewPod, Progress, RunningPod, progress};
 use crate::service::{self, NewService, ServiceAddress};
 use crate::stays;
+use crate::tare_image::TareImage;
 
 /// How long a pod may take from its creation to its process.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -127,15 +128,20 @@ impl Cluster {
     /// Returns a node on which a pod of Tare can start.
     ///
     /// # Errors
-    /// As [`Self::node`], and if it is not ready or does not list the image of the pause program.
-    pub(crate) fn node_for_pod(&self, name: &str) -> Result<Node, KubeError> {
+    /// As [`Self::node`], and if it is not ready, or does not list the image of the pause program
+    /// and there is no image of Tare.
+    pub(crate) fn node_for_pod(
+        &self,
+        name: &str,
+        image: Option<&TareImage>,
+    ) -> Result<Node, KubeError> {
         let node = self.node(name)?;
         if let Some(why) = node.not_ready {
             return Err(KubeError::NodeNotReady { node: node.name, why });
         }
-        match node.pause_image() {
-            Some(_) => Ok(node),
-            None => Err(KubeError::NoImage { node: node.name }),
+        match image.is_some() || node.pause_image().is_some() {
+            true => Ok(node),
+            false => Err(KubeError::NoImage { node: node.name }),
         }
     }
 

@@ -50,7 +50,8 @@ pub enum KubeError {
     )]
     NoMatch { selector: String },
     #[error(
-        "node {node} does not list the image of the pause program, which pods of Tare are made from"
+        "node {node} does not list the image of the pause program, which pods of Tare are made from; give \
+         --tare-image"
     )]
     NoImage { node: String },
     #[error("node {node} is not ready: {why}; kubectl describe node {node} tells more")]

@@ -25,6 +25,7 @@ mod nodes;
 mod pod;
 mod service;
 mod stays;
+mod tare_image;
 
 pub use access::Access;
 pub use account::AccountUse;
@@ -34,6 +35,7 @@ pub use error::KubeError;
 pub use found_pod::{FoundPod, MountedVolume, OtherContainer};
 pub use node::Node;
 pub use node_daemon::TuningDaemon;
-pub use node_pod::{NodePod, NodeProcess, Streams};
+pub use node_pod::{KUBELETS, NodePod, NodeProcess, Streams};
 pub use pod::{Amounts, Cpus, NewPod, PodMount, PodSource, Profile, RunningPod, Sidecar};
 pub use service::{NewService, ServiceAddress};
+pub use tare_image::{PullPolicy, TareImage};

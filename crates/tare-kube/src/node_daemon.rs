@@ -5,8 +5,8 @@
 //! also after a reboot of the node, it copies the plan of a ConfigMap to the node and has Tare's
 //! program there apply it; before the end of the container it has the program revert it.
 //!
-//! Limits: Tare's program has to be on the nodes. A container that is killed reverts nothing; the
-//! next one finds the settings in force, and reverts them at its end.
+//! Limits: Tare's program and a shell have to be on the nodes. A container that is killed reverts
+//! nothing; the next one finds the settings in force, and reverts them at its end.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -5,10 +5,12 @@
 //! node has. What is started in it enters the namespaces of the kubelet, or of the node's first
 //! process where there is none of that name. It leaves the cgroup of the pod, so that it has the
 //! CPUs of the node and outlives the pod. It loses its standard input when the connection ends.
+//! With an image of Tare ([`TareImage`]) the pod has nothing of the node, and the program in it
+//! does what the shell of the node does otherwise.
 //!
-//! Limits: the node needs `nsenter` and `sh` (util-linux; every distribution but those without a
-//! shell). The API server has to speak version 5 of the protocol of `exec`, which can end a
-//! standard input (Kubernetes 1.30).
+//! Limits: without an image of Tare the node needs `nsenter` and `sh` (util-linux; every
+//! distribution but those without a shell). The API server has to speak version 5 of the protocol
+//! of `exec`, which can end a standard input (Kubernetes 1.30).
 
 use std::io::{PipeReader, PipeWriter};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -26,6 +28,7 @@ use crate::access::{Access, CALL_LIMIT};
 use crate::error::{KubeError, RUN_LABEL, one_line, sources};
 use crate::node::Node;
 use crate::pod::CONTAINER;
+use crate::tare_image::{PROGRAM, TareImage};
 
 /// The name of the pod in its namespace.
 pub(crate) const NAME: &str = "node";
@@ -33,9 +36,12 @@ pub(crate) const NAME: &str = "node";
 /// The directories of the node that its programs need. The loader of x86-64 is in `/lib64`.
 const DIRECTORIES: [&str; 3] = ["/usr", "/lib", "/lib64"];
 
-/// Prints the process whose namespaces are those of the node: the kubelet's, by the names that
-/// distributions give it, else the first. The pod has the network of its node, which tells its
-/// kubelet from that of another node on the same kernel.
+/// The names of the process that is a kubelet, in the distributions of Kubernetes.
+pub const KUBELETS: [&str; 6] = ["kubelet", "kubelite", "k3s", "k3s-server", "rke2", "k0s"];
+
+/// Prints the process whose namespaces are those of the node: the kubelet's, by [`KUBELETS`], else
+/// the first. The pod has the network of its node, which tells its kubelet from that of another
+/// node on the same kernel.
 pub(crate) const FIND: &str = "for p in /proc/[0-9]*; do \
     { read -r name < \"$p/comm\"; } 2>/dev/null || continue; \
     case $name in kubelet|kubelite|k3s|k3s-server|rke2|k0s) \
@@ -59,9 +65,20 @@ pub struct NodePod {
     pub(crate) access: Access,
     pub(crate) namespace: String,
     pub(crate) name: &'static str,
-    /// The process whose namespaces are those of the node. `None`: programs stay in the pod, with
-    /// its network and its share of the CPUs.
-    pub(crate) process: Option<u32>,
+    pub(crate) entry: Entry,
+}
+
+/// How programs are started through a pod.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Entry {
+    /// By the shell and `nsenter` of the node, in the namespaces of this process of it.
+    NodeByShell { process: u32 },
+    /// By Tare's program, in the namespaces of the node.
+    NodeByProgram,
+    /// By the shell of the node, in the pod, with its network and its share of the CPUs.
+    PodByShell,
+    /// As they are, in the pod, which has Tare's program alone.
+    PodByProgram,
 }
 
 /// The ends of the pipes that a program on the node reads and writes.
@@ -107,9 +124,14 @@ pub(crate) fn directories(architecture: &str) -> (Vec<Value>, Vec<Value>) {
     both.unzip()
 }
 
-/// Returns the pod as it is written in a manifest. Without a node's image, the name of that.
-pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
-    let (volumes, mounts) = directories(&node.architecture);
+/// Returns the pod as it is written in a manifest.
+pub(crate) fn manifest(
+    namespace: &str,
+    run: &str,
+    node: &Node,
+    image: Option<&TareImage>,
+) -> Value {
+    let (container, volumes) = container(node, image);
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -118,7 +140,7 @@ pub(crate) fn manifest(namespace: &str, run: &str, node: &Node) -> Value {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
             "affinity": affinity(node),
-            "containers": [container(node, mounts)],
+            "containers": [container],
             "volumes": volumes,
         })),
     })
@@ -132,15 +154,21 @@ pub(crate) fn affinity(node: &Node) -> Value {
     }}})
 }
 
-/// Returns the container of a pod whose programs are those of the node.
-pub(crate) fn container(node: &Node, mounts: Vec<Value>) -> Value {
-    json!({
-        "name": CONTAINER,
-        "image": node.pause_image().unwrap_or("IMAGE-OF-THE-PAUSE-PROGRAM"),
-        "imagePullPolicy": "Never",
-        "command": ["/usr/bin/sleep", "infinity"],
-        "volumeMounts": mounts,
-    })
+/// Returns the container of a pod in which programs are started, and the volumes of the pod.
+/// Without an image of Tare it has the programs of the node; for a node that does not list the
+/// image of the pause program, the manifest says that it belongs there.
+pub(crate) fn container(node: &Node, image: Option<&TareImage>) -> (Value, Vec<Value>) {
+    let mut container = json!({ "name": CONTAINER, "volumeMounts": [] });
+    if let Some(image) = image {
+        image.fill(&mut container);
+        return (container, Vec::new());
+    }
+    let (volumes, mounts) = directories(&node.architecture);
+    container["image"] = json!(node.pause_image().unwrap_or("IMAGE-OF-THE-PAUSE-PROGRAM"));
+    container["imagePullPolicy"] = json!("Never");
+    container["command"] = json!(["/usr/bin/sleep", "infinity"]);
+    container["volumeMounts"] = json!(mounts);
+    (container, volumes)
 }
 
 /// Adds to the specification of a pod what its only container needs to act on the node.
@@ -160,58 +188,91 @@ impl NodePod {
     ///
     /// # Errors
     /// If a program cannot be run in it.
-    pub(crate) fn open(access: Access, namespace: &str) -> Result<Self, KubeError> {
-        let mut pod = Self { access, namespace: namespace.into(), name: NAME, process: None };
+    pub(crate) fn open(
+        access: Access,
+        namespace: &str,
+        has_program: bool,
+    ) -> Result<Self, KubeError> {
+        let entry = if has_program { Entry::NodeByProgram } else { Entry::PodByShell };
+        let mut pod = Self { access, namespace: namespace.into(), name: NAME, entry };
+        if !has_program {
+            pod.entry = Entry::NodeByShell { process: pod.process_of_node()? };
+        }
+        Ok(pod)
+    }
+
+    /// Returns the process of the node whose namespaces are the node's, by the node's shell.
+    fn process_of_node(&self) -> Result<u32, KubeError> {
         let (output, there) = pipe_pair()?;
         let (errors, errors_there) = pipe_pair()?;
         let (stdin, nothing) = pipe_pair()?;
         drop(nothing);
         let streams = Streams { stdin, stdout: there, stderr: errors_there };
         let words = ["/usr/bin/sh", "-c", FIND].map(String::from).to_vec();
-        let process = pod.exec(words, streams)?;
+        let process = self.exec(words, streams)?;
         let read = |pipe: PipeReader| std::io::read_to_string(pipe).unwrap_or_default();
         let text = read(output);
         let code = process.wait(Some(CALL_LIMIT))?;
         let found = text.trim().parse().ok().filter(|_| code == Some(0));
-        let found = found.ok_or_else(|| KubeError::Api {
+        found.ok_or_else(|| KubeError::Api {
             what: "look for the kubelet".into(),
             code: 0,
             message: one_line(&format!("{text} {}", read(errors))),
-        })?;
-        pod.process = Some(found);
-        Ok(pod)
+        })
+    }
+
+    /// Returns whether the image of the pod has Tare's program.
+    pub fn has_program(&self) -> bool {
+        matches!(self.entry, Entry::NodeByProgram | Entry::PodByProgram)
+    }
+
+    /// Starts the program of the image, which puts itself where [`Self::start`] finds it, and
+    /// prints where that is, as JSON.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn place_program(&self, streams: Streams) -> Result<NodeProcess, KubeError> {
+        let is_for_node = matches!(self.entry, Entry::NodeByProgram);
+        let words = [PROGRAM, "pod", "place"].into_iter();
+        let words = words.chain(is_for_node.then_some("--on-node"));
+        self.exec(words.map(String::from).collect(), streams)
     }
 
     /// Starts a program with these arguments on the node, or in the pod if its programs stay there.
     ///
     /// # Errors
-    /// If the API server does not start it. A program that the node lacks ends with code 127.
+    /// If the API server does not start it. A program that the node lacks ends with a code but 0.
     pub fn start(
         &self,
         program: &str,
         arguments: &[&str],
         streams: Streams,
     ) -> Result<NodeProcess, KubeError> {
-        let process = self.process.map(|process| process.to_string());
-        let before = match &process {
-            Some(process) => vec![
-                "/usr/bin/nsenter",
-                "--target",
-                process,
-                "--mount",
-                "--uts",
-                "--ipc",
-                "--net",
-                "--",
-                "/bin/sh",
-                "-c",
-                LEAVE,
-            ],
-            None => vec!["/usr/bin/sh", "-c", STAY],
+        let number;
+        let before = match self.entry {
+            Entry::NodeByShell { process } => {
+                number = process.to_string();
+                vec![
+                    "/usr/bin/nsenter",
+                    "--target",
+                    &number,
+                    "--mount",
+                    "--uts",
+                    "--ipc",
+                    "--net",
+                    "--",
+                    "/bin/sh",
+                    "-c",
+                    LEAVE,
+                    "sh",
+                ]
+            }
+            Entry::PodByShell => vec!["/usr/bin/sh", "-c", STAY, "sh"],
+            Entry::NodeByProgram => vec![PROGRAM, "pod", "enter", "--"],
+            Entry::PodByProgram => Vec::new(),
         };
-        let named = ["sh", program];
-        let words = before.iter().chain(&named).chain(arguments);
-        self.exec(words.map(|word| (*word).to_string()).collect(), streams)
+        let words = before.into_iter().chain([program]).chain(arguments.iter().copied());
+        self.exec(words.map(String::from).collect(), streams)
     }
 
     /// Runs a command in the pod, on a thread that passes its streams on.
@@ -323,6 +384,32 @@ fn exit_code(status: &Value) -> Result<i32, KubeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tare_image::PullPolicy;
+
+    #[test]
+    fn a_pod_with_the_image_of_tare_has_nothing_of_the_node() {
+        let node = json!({ "metadata": { "name": "n1" } });
+        let node = Node::of(serde_json::from_value(node).unwrap());
+        let image = TareImage { name: "x/tare:1".into(), pull: PullPolicy::IfNotPresent };
+        let manifest = manifest("tare-ab12-n0", "ab12", &node, Some(&image));
+        // Every field is one of the API.
+        let pod: Pod = serde_json::from_value(manifest.clone()).unwrap();
+        let again = serde_json::to_value(&pod).unwrap();
+        let container = &again["spec"]["containers"][0];
+        assert_eq!(container["image"], "x/tare:1");
+        assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+        assert_eq!(container["command"], json!(["/tare", "pod", "wait"]));
+        assert_eq!(container["securityContext"]["privileged"], json!(true));
+        assert_eq!(again["spec"]["hostPID"], json!(true));
+        assert!(!manifest.to_string().contains("hostPath"), "{manifest}");
+        let without = super::manifest("tare-ab12-n0", "ab12", &node, None);
+        assert!(without.to_string().contains("hostPath"), "{without}");
+    }
+
+    #[test]
+    fn the_shell_looks_for_every_kubelet() {
+        assert!(FIND.contains(&format!("case $name in {}) ", KUBELETS.join("|"))));
+    }
 
     #[test]
     fn exit_codes_are_in_the_status() {

@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, namespace_manifest};
 use crate::error::KubeError;
 use crate::node::Node;
 use crate::node_pod::{self, NodePod};
+use crate::tare_image::{self, TareImage};
 
 /// Returns the rights that a user needs for such a pod, as they are written in a manifest: those of
 /// an account, which only a user who has them may give, and what makes both.
@@ -45,7 +46,7 @@ fn rights(account_use: AccountUse) -> Value {
 
 impl Cluster {
     /// Creates a namespace and a pod in it through which programs run on a node. `access` is that
-    /// of this cluster.
+    /// of this cluster. Without an image of Tare, the pod has the programs of the node.
     ///
     /// # Errors
     /// Says why the pod cannot start, or what the node lacks. The namespace stays until it is
@@ -56,25 +57,27 @@ impl Cluster {
         namespace: &str,
         run: &str,
         node: &str,
+        image: Option<&TareImage>,
     ) -> Result<NodePod, KubeError> {
         let make = node_pod::manifest;
-        self.start_pod_with_namespace((namespace, node_pod::NAME), run, node, make)?;
-        NodePod::open(access.clone(), namespace)
+        self.start_pod_with_namespace((namespace, node_pod::NAME), run, (node, image), make)?;
+        NodePod::open(access.clone(), namespace, image.is_some())
     }
 
     /// Creates a namespace, and in it a pod of this name on a node, by the manifest that `make`
-    /// returns for namespace, run and node.
+    /// returns for namespace, run, node and image.
     pub(crate) fn start_pod_with_namespace(
         &self,
         (namespace, name): (&str, &str),
         run: &str,
-        node: &str,
-        make: fn(&str, &str, &Node) -> Value,
+        (node, image): (&str, Option<&TareImage>),
+        make: fn(&str, &str, &Node, Option<&TareImage>) -> Value,
     ) -> Result<(), KubeError> {
-        let node = self.node_for_pod(node)?;
+        let node = self.node_for_pod(node, image)?;
         self.create_namespace(namespace, run)?;
-        let manifest = make(namespace, run, &node);
-        self.start_pod(namespace, name, &node.name, manifest, Duration::ZERO).map(drop)
+        let manifest = make(namespace, run, &node, image);
+        let started = self.start_pod(namespace, name, &node.name, manifest, Duration::ZERO);
+        started.map(drop).map_err(|error| tare_image::explain(error, image))
     }
 
     /// Deletes the pod that [`Self::create_node_pod`] created. Its namespace stays.
@@ -93,8 +96,9 @@ impl Cluster {
         &self,
         node: &str,
         account_use: AccountUse,
+        image: Option<&TareImage>,
     ) -> Result<Vec<Value>, KubeError> {
-        let [namespace, pod] = self.pod_with_namespace_manifests("tare-RUN-n0", node)?;
+        let [namespace, pod] = self.pod_with_namespace_manifests("tare-RUN-n0", node, image)?;
         let account = account::manifests("tare-RUN-n0", "RUN", "", account_use);
         Ok([rights(account_use), namespace, pod].into_iter().chain(account).collect())
     }
@@ -104,17 +108,22 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Self::node`].
-    pub fn host_pod_manifests(&self, node: &str) -> Result<[Value; 2], KubeError> {
-        self.pod_with_namespace_manifests("tare-RUN-n1", node)
+    pub fn host_pod_manifests(
+        &self,
+        node: &str,
+        image: Option<&TareImage>,
+    ) -> Result<[Value; 2], KubeError> {
+        self.pod_with_namespace_manifests("tare-RUN-n1", node, image)
     }
 
     fn pod_with_namespace_manifests(
         &self,
         namespace: &str,
         node: &str,
+        image: Option<&TareImage>,
     ) -> Result<[Value; 2], KubeError> {
         let node = self.node(node)?;
-        let pod = node_pod::manifest(namespace, "RUN", &node);
+        let pod = node_pod::manifest(namespace, "RUN", &node, image);
         Ok([namespace_manifest(namespace, "RUN"), pod])
     }
 }

@@ -42,6 +42,13 @@ pub enum RemoteError {
     NoExec { host: String, directory: &'static str, why: String },
     #[error("the copy of Tare on {host} at {path} differs from this program; remove it there")]
     Copy { host: String, path: String },
+    #[error("cannot use the program in the pod on {host}: {why}")]
+    Placed { host: String, why: String },
+    #[error(
+        "the image on {host} has another program ({theirs}) than this one ({ours}); make it again with \
+         tare image, and load or push it"
+    )]
+    OtherImage { host: String, theirs: String, ours: String },
     #[error("cannot set up connections through ssh")]
     Runtime { source: io::Error },
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openssh::{ControlPersist, KnownHosts, Session, SessionBuilder};
+use serde::{Deserialize, Serialize};
 use tare_kube::NodePod;
 use tare_std::host_address::{RemoteAddress, SshAddress};
 use tokio::runtime::{Builder, Runtime};
@@ -28,7 +29,7 @@ const CONFIG_VARIABLE: &str = "TARE_SSH_CONFIG";
 const BASICS: &str = "uname -m; uname -r; id -u; echo \"$SSH_CONNECTION\"";
 
 /// What a host says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostBasics {
     /// `uname -m`, such as `x86_64`.
     pub architecture: String,
@@ -140,8 +141,22 @@ impl RemoteHost {
             Way::Ssh { session, runtime } => {
                 RemoteProcess::over_ssh(&self.name(), session, runtime, program, arguments)
             }
-            Way::Pod(pod) => RemoteProcess::in_pod(&self.name(), pod, program, arguments),
+            Way::Pod(pod) => RemoteProcess::in_pod(&self.name(), program, |streams| {
+                pod.start(program, arguments, streams)
+            }),
         }
+    }
+
+    /// Lets the program of a pod put itself where it can be started, and returns what it prints;
+    /// `None` for a host whose way has no program of its own.
+    pub(crate) fn place_program(&self) -> Result<Option<Vec<u8>>, RemoteError> {
+        let Way::Pod(pod) = &self.way else { return Ok(None) };
+        if !pod.has_program() {
+            return Ok(None);
+        }
+        let name = self.name();
+        let process = RemoteProcess::in_pod(&name, "tare", |streams| pod.place_program(streams))?;
+        self.output_of(process, "tare", io::empty()).map(Some)
     }
 
     /// Runs a program to its end, with `input` as its standard input, and returns its output.
@@ -153,9 +168,18 @@ impl RemoteHost {
         &self,
         program: &str,
         arguments: &[&str],
+        input: impl Read + Send,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let process = self.start(program, arguments)?;
+        self.output_of(process, program, input)
+    }
+
+    fn output_of(
+        &self,
+        mut process: RemoteProcess,
+        program: &str,
         mut input: impl Read + Send,
     ) -> Result<Vec<u8>, RemoteError> {
-        let mut process = self.start(program, arguments)?;
         let pipe = |source| RemoteError::Pipe { host: self.name(), source };
         let (stdin, stderr) = (process.stdin.take(), process.stderr.take());
         let mut output = Vec::new();

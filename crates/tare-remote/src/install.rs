@@ -1,4 +1,5 @@
-//! Tare's own program on another host: copied once, by the hash of its contents.
+//! Tare's own program on another host: copied once, by the hash of its contents. A pod whose image
+//! has the program copies that, and nothing is sent.
 //!
 //! A host of another architecture gets the program for it, which is named `tare-ARCHITECTURE` (as
 //! `uname -m` says it) and is beside this program, or in the directory `TARE_PROGRAMS`.
@@ -7,13 +8,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
 use crate::error::RemoteError;
 use crate::host::{HostBasics, RemoteHost};
+use crate::placed::PlacedProgram;
+use crate::program_copy::{DIRECTORY, VERSION, hash_of, path_of_copy};
 
-/// The directory of the copies on the other host.
-const DIRECTORY: &str = "/var/tmp";
 /// Stores standard input as the program `$1`. The rename makes the copy whole or absent.
 const RECEIVE: &str = "part=$1.$$; umask 022; \
     cat > \"$part\" && chmod 755 \"$part\" && mv \"$part\" \"$1\" || { rm -f \"$part\"; exit 1; }";
@@ -23,8 +22,6 @@ const CANNOT_EXECUTE: &str = "126";
 const MACHINES: [(&str, u16); 2] = [("x86_64", 62), ("aarch64", 183)];
 /// Names the directory of the programs for other architectures.
 const PROGRAMS_VARIABLE: &str = "TARE_PROGRAMS";
-/// All programs of a run exchange messages, so they have one version.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The program on another host.
 #[derive(Clone, Debug)]
@@ -43,14 +40,18 @@ impl RemoteHost {
     /// # Errors
     /// `Architecture` when there is no program for the host; `OtherProgram` and `OtherVersion` when
     /// it is not the one for the host; `Store` when there is no space; `NoExec` when the directory
-    /// refuses programs; `Copy` when the file differs.
+    /// refuses programs; `Copy` when the file differs; `Placed` and `OtherImage` when the image of
+    /// a pod is not the one of this program.
     pub fn install(&self, own: &Path) -> Result<InstalledProgram, RemoteError> {
+        if let Some(printed) = self.place_program().map_err(|error| self.not_placed(error))? {
+            return self.placed(own, &printed);
+        }
         let basics = self.basics()?;
         let other = self.other_program(own, &basics.architecture)?;
         let program = other.as_deref().unwrap_or(own);
         let unreadable = |source| RemoteError::Program { path: program.into(), source };
         let hash = hash(program).map_err(unreadable)?;
-        let path = format!("{DIRECTORY}/tare-{}", &hash[..16]);
+        let path = path_of_copy(&hash);
         let known = self.output("sha256sum", &[&path], io::empty()).unwrap_or_default();
         if !is_hash(&known, &hash) {
             let file = File::open(program).map_err(unreadable)?;
@@ -96,6 +97,39 @@ impl RemoteHost {
         }
     }
 
+    /// Reads where the program of a pod's image is, which has to be this one, or for another
+    /// architecture one of this version.
+    fn placed(&self, own: &Path, printed: &[u8]) -> Result<InstalledProgram, RemoteError> {
+        let placed: PlacedProgram = serde_json::from_slice(printed).map_err(|error| {
+            RemoteError::Placed { host: self.name(), why: format!("it printed no JSON: {error}") }
+        })?;
+        let PlacedProgram { path, hash: theirs, version, basics } = placed;
+        let short = |hash: &str| hash.chars().take(16).collect::<String>();
+        let host = self.name();
+        if basics.architecture == std::env::consts::ARCH {
+            let unreadable = |source| RemoteError::Program { path: own.into(), source };
+            let ours = hash(own).map_err(unreadable)?;
+            if theirs != ours {
+                let theirs = format!("{version}, {}", short(&theirs));
+                let ours = format!("{VERSION}, {}", short(&ours));
+                return Err(RemoteError::OtherImage { host, theirs, ours });
+            }
+        } else if version != VERSION {
+            return Err(RemoteError::OtherImage { host, theirs: version, ours: VERSION.into() });
+        }
+        Ok(InstalledProgram { path, basics })
+    }
+
+    fn not_placed(&self, error: RemoteError) -> RemoteError {
+        match error {
+            RemoteError::Failed { stderr, .. } => {
+                let why = stderr.trim().trim_start_matches("tare: ").to_string();
+                RemoteError::Placed { host: self.name(), why }
+            }
+            other => other,
+        }
+    }
+
     fn not_stored(&self, error: RemoteError, path: &str) -> RemoteError {
         match error {
             RemoteError::Failed { stderr, .. } => {
@@ -135,9 +169,7 @@ fn last_line(stderr: &str) -> String {
 
 /// Returns the SHA-256 of a file in hexadecimal digits.
 fn hash(program: &Path) -> io::Result<String> {
-    let mut hasher = Sha256::new();
-    hasher.update(fs::read(program)?);
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    fs::read(program).map(|bytes| hash_of(&bytes))
 }
 
 fn is_hash(output: &[u8], hash: &str) -> bool {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openssh::{Child, Session};
-use tare_kube::{NodePod, NodeProcess, Streams};
+use tare_kube::{KubeError, NodeProcess, Streams};
 use tokio::runtime::Runtime;
 
 use crate::error::RemoteError;
@@ -89,15 +89,14 @@ impl RemoteProcess {
         Ok(Self::new(host, program, pipes, Running::Ssh { child, runtime }))
     }
 
+    /// Starts a program through a pod, by `start`.
     pub(crate) fn in_pod(
         host: &str,
-        pod: &NodePod,
         program: &str,
-        arguments: &[&str],
+        start: impl FnOnce(Streams) -> Result<NodeProcess, KubeError>,
     ) -> Result<Self, RemoteError> {
         let (pipes, there) = Pipes::new(host)?;
-        let started = pod.start(program, arguments, there);
-        let process = started.map_err(|source| RemoteError::Run {
+        let process = start(there).map_err(|source| RemoteError::Run {
             program: program.into(),
             host: host.into(),
             source: source.into(),

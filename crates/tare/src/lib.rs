@@ -56,6 +56,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Disk(options) => command::disk::run(options, &arguments.state, out),
         Command::Db(options) => command::db::run(options, out),
         Command::Load(options) => command::load::run(options, out),
+        Command::Image(options) => command::image::run(options, out),
         Command::Completions(options) => command::shell::completions(options, out),
         Command::Man(options) => command::shell::man(options),
         Command::LoadAgent(options) => command::load::agent(options),
@@ -66,6 +67,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Proxy(options) => command::proxy::run(options),
         Command::Guest => command::guest::run(),
         Command::RunServer(options) => run_server::run(options, out),
+        Command::Pod(options) => command::pod::run(options, out),
         Command::Facts => command::facts::run(out),
     }
 }

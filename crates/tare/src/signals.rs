@@ -27,6 +27,17 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// Waits for a signal.
+pub(crate) fn wait() -> anyhow::Result<()> {
+    let (mut receiver, sender) = UnixStream::pair().context("cannot create a pair of sockets")?;
+    for signal in SIGNALS {
+        let sender = sender.try_clone().context("cannot copy a socket")?;
+        signal_hook::low_level::pipe::register(signal, sender)
+            .with_context(|| format!("cannot catch signal {signal}"))?;
+    }
+    receiver.read_exact(&mut [0]).context("cannot wait for a signal")
+}
+
 /// Returns the same flag for a command that may own the terminal: at the second signal, `restore`
 /// runs before the program ends. A signal handler must not do that, so a thread does. It sleeps in
 /// a read until a signal comes, and does not run while a study is measured.

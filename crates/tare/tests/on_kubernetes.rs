@@ -11,6 +11,8 @@ mod attached;
 mod common;
 #[path = "on_kubernetes/hosts.rs"]
 mod hosts;
+#[path = "on_kubernetes/image.rs"]
+mod image;
 #[path = "on_kubernetes/kills.rs"]
 mod kills;
 #[path = "on_kubernetes/loaders.rs"]
@@ -173,7 +175,7 @@ fn programs_on_the_node_leave_the_pod() {
     let run = format!("{:08x}", std::process::id());
     let namespace = format!("tare-{run}-n0");
     let access = Access::find().unwrap();
-    let made = case.cluster.create_node_pod(&access, &namespace, &run, &case.node);
+    let made = case.cluster.create_node_pod(&access, &namespace, &run, &case.node, None);
     let said = made.map_err(|error| error.to_string()).and_then(|pod| {
         let (stdin, nothing) = std::io::pipe().unwrap();
         drop(nothing);

@@ -6,7 +6,6 @@ use std::io::Write;
 use anyhow::Context;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sha2::{Digest, Sha256};
 
 pub(super) const FILE: u32 = 0o644;
 pub(super) const PROGRAM: u32 = 0o755;
@@ -63,11 +62,6 @@ pub(super) fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     encoder.finish().context("cannot compress")
 }
 
-/// The SHA-256 in hexadecimal digits.
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,10 +89,5 @@ mod tests {
         let wanted = [("a/", 0o755), ("a/b/", 0o755), ("a/b/c", 0o755), ("a/d", 0o644)];
         let wanted = wanted.map(|(path, mode)| (path.to_string(), mode, 0));
         assert_eq!(entries, wanted);
-    }
-
-    #[test]
-    fn digests_are_those_of_the_standard() {
-        assert!(sha256(b"abc").starts_with("ba7816bf8f01cfea"));
     }
 }

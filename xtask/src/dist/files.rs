@@ -11,6 +11,8 @@ use anyhow::{Context, ensure};
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) program: Vec<u8>,
+    /// The archive of the image that the program prints.
+    pub(super) image: Vec<u8>,
     pub(super) bash: Vec<u8>,
     pub(super) zsh: Vec<u8>,
     pub(super) fish: Vec<u8>,
@@ -22,7 +24,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Asks the program for its completions and man pages, and reads the rest from the checkout.
+    /// Asks the program for its image, completions and man pages, and reads the rest from the
+    /// checkout.
     pub(super) fn collect(
         root: &Path,
         program: &Path,
@@ -35,6 +38,7 @@ impl Files {
         printed(&["man", man])?;
         Ok(Files {
             program: read(program)?,
+            image: printed(&["image"])?,
             bash: shell("bash")?,
             zsh: shell("zsh")?,
             fish: shell("fish")?,

@@ -2,8 +2,8 @@
 //! an image. The same program gives the same bytes. `--try` runs each of them where it would be
 //! used.
 //!
-//! Method: the program of the profile `dist` prints its own completions and man pages; packages are
-//! written here, so that no tool of the distribution is needed to make them.
+//! Method: the program of the profile `dist` prints its own completions, man pages and image;
+//! packages are written here, so that no tool of the distribution is needed to make them.
 
 mod archive;
 mod compare;

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
@@ -25,13 +25,14 @@ use crate::layer::{Layers, inject, limits};
 use crate::run_context::RunContext;
 use crate::storage::{self, At, MountView};
 use crate::system::{self, System};
+use crate::unavailable::Unavailable;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "process",
     help: "the static program as a process of the host",
     argument: Argument::None,
     options: &[("security", "only none: a plain process has no seccomp filter")],
-    needs: |_| Ok(()),
+    needs: |_| needs_shell(),
     cleanup: "the process and its children are killed, its directory removed",
     read_back: "/proc/PID/ns/pid is the host's and its parent is Tare",
     found: || vec!["process".into()],
@@ -42,6 +43,21 @@ pub const RUNTIME: Runtime = Runtime {
 /// container is, if the host has `setsid` (util-linux). `$0` is the program, `$@` its arguments.
 pub(super) const GATE: &str =
     "own=$(command -v setsid); read -r go && exec $own \"$0\" \"$@\" </dev/null";
+
+/// The shell that runs [`GATE`].
+const SHELL: &str = "/bin/sh";
+
+/// Some nodes of clusters have no shell.
+fn needs_shell() -> Result<(), Unavailable> {
+    match Path::new(SHELL).is_file() {
+        true => Ok(()),
+        false => Err(Unavailable {
+            what: "process".into(),
+            why: format!("it is started by {SHELL}, which this host does not have"),
+            remedy: "take containers or pods, also as the baseline".into(),
+        }),
+    }
+}
 
 /// Why a process environment failed.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +155,7 @@ impl HostRuntime for Process {
         let shown = confined.data(&folder, data.clone())?;
         let path = at.path_inside(&*self.common.storage, &shown);
         let words = system::arguments(&launch, network.addresses(), &path, &program, None);
-        let mut command = Command::new("/bin/sh").args(["-c", GATE]).args(confined.words());
+        let mut command = Command::new(SHELL).args(["-c", GATE]).args(confined.words());
         command = command.arg(context.program());
         if let Some(pages) = huge_pages::variable(confinement.pages) {
             command = command.variable(PAGES_VARIABLE, pages);

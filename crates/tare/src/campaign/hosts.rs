@@ -99,7 +99,8 @@ pub(super) fn open(
     if config.study.hosts.is_empty() {
         return Ok(None);
     }
-    let (study, connections) = (&config.study, Connections::open(state)?);
+    let study = &config.study;
+    let connections = Connections::open(state, config.image.clone())?;
     let reached: Vec<anyhow::Result<ReachedHost>> = std::thread::scope(|scope| {
         let reach = |host| reach(host, study, &connections);
         let start = |host| scope.spawn(move || reach(host));

@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use tare_driver::loaders::{AgentPipes, AgentProcess, LocalAgent, MultiLoader, StartAgent};
 use tare_driver::{Client, DriverInfo};
 use tare_env::ReachOptions;
+use tare_kube::TareImage;
 use tare_lab::PartError;
 use tare_lab::driver::Driver;
 use tare_lab::study::{LoaderSpec, Study};
@@ -94,14 +95,18 @@ impl ConnectedLoaders {
     /// # Errors
     /// If a host cannot be reached or does not run the program, the study cannot have loaders, or
     /// no address of this host serves all of them.
-    pub(crate) fn connect(study: &Study, state: &Path) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn connect(
+        study: &Study,
+        state: &Path,
+        image: Option<&TareImage>,
+    ) -> anyhow::Result<Option<Self>> {
         if study.loaders.is_empty() {
             return Ok(None);
         }
         assert!(study.loader_selectors.is_empty(), "selectors are placed on nodes before");
         check(study).exit_with(Exit::Input)?;
         say_shared_nodes(study);
-        let connections = Connections::open(state)?;
+        let connections = Connections::open(state, image.cloned())?;
         let connected: Vec<anyhow::Result<Option<RemoteLoader>>> = std::thread::scope(|scope| {
             let connect = |spec| RemoteLoader::connect(spec, &connections);
             let start = |spec| scope.spawn(move || connect(spec));

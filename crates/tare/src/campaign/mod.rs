@@ -27,6 +27,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
+use tare_kube::TareImage;
 use tare_lab::campaign::{Clock, Goal, Memory};
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
@@ -71,6 +72,8 @@ pub(crate) struct CampaignConfig {
     pub(crate) progress: Progress,
     /// The question that ends the rounds in place of the study's schedule.
     pub(crate) goal: Option<Goal>,
+    /// The image of pods that load, and of those through which nodes are reached.
+    pub(crate) image: Option<TareImage>,
     /// The socket on which the page is served while the study runs.
     pub(crate) page: Option<TcpListener>,
 }

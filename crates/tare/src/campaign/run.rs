@@ -53,7 +53,7 @@ pub(crate) fn measure(
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
     check(config, &plan, state)?;
-    let loaders = ConnectedLoaders::connect(&config.study, state)?;
+    let loaders = ConnectedLoaders::connect(&config.study, state, config.image.as_ref())?;
     let tuning = match config.study.tunes_host() {
         true => Some(StudyTuning::of_study(
             state,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use tare_report::check::Budget;
 
-use super::{DestroyData, Progress, duration};
+use super::{DestroyData, Progress, UseTareImage, duration};
 
 /// Where annotations appear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,6 +50,8 @@ pub struct Check {
     pub seed: Option<u64>,
     #[command(flatten)]
     pub destroy: DestroyData,
+    #[command(flatten)]
+    pub image: UseTareImage,
     /// How to show progress on standard error
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub progress: Progress,

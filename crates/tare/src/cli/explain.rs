@@ -11,7 +11,7 @@ use super::{AllowWrites, DestroyData, RunInside, RunOn, ShowProgress, duration};
 /// The study that is explained by default.
 const QUICK: &str = "quick";
 /// The options of a run, and of the explanation of a record.
-const OF_A_RUN: [&str; 16] = [
+const OF_A_RUN: [&str; 17] = [
     "from",
     "to",
     "output",
@@ -27,6 +27,7 @@ const OF_A_RUN: [&str; 16] = [
     "progress",
     "serve",
     "on",
+    "tare_image",
     "csv",
 ];
 

@@ -25,6 +25,7 @@ mod elsewhere;
 mod explain;
 mod flags;
 mod history;
+mod image;
 mod inside;
 mod load_pace;
 mod load_spec;
@@ -44,6 +45,7 @@ pub use elsewhere::Elsewhere;
 pub use explain::*;
 pub use flags::*;
 pub use history::*;
+pub use image::MakeImage;
 pub use inside::*;
 pub use load_pace::*;
 pub use load_spec::*;
@@ -104,6 +106,9 @@ pub enum Command {
     Db(Db),
     /// Load a database that speaks CQL, Redis's protocol or memcached's
     Load(Load),
+    /// Print an image with this program, as `docker save` does, for container engines and nodes of
+    /// a cluster
+    Image(MakeImage),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Write man pages to a directory
@@ -132,6 +137,9 @@ pub enum Command {
     /// Serve a command that another host started here with `--on`
     #[command(hide = true)]
     RunServer(RunServer),
+    /// Be the program of a pod (started by its container runtime, with `--tare-image`)
+    #[command(hide = true)]
+    Pod(PodProgram),
     /// Print what is visible inside a sandbox (executed there to verify its layers)
     #[command(hide = true)]
     Facts,

@@ -1,8 +1,10 @@
 //! `--on`, the same for all commands that look at a host, and the commands of runs on other hosts.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use tare_kube::{PullPolicy, TareImage};
 use tare_std::host_address::{HostAddress, HostAddressError, RemoteAddress};
 
 /// Runs a command on other hosts.
@@ -19,6 +21,67 @@ pub struct RunOn {
     /// and do nothing
     #[arg(long, requires = "on")]
     pub print_manifests: bool,
+    #[command(flatten)]
+    pub image: UseTareImage,
+}
+
+/// The image of the pods through which nodes of a cluster are reached, and that load a system.
+#[derive(Clone, Debug, Default, Args)]
+pub struct UseTareImage {
+    /// Make the pods on nodes of a cluster of this image, which `tare image` makes: the way to
+    /// kubernetes:NODE, and loaders. Without it they have the node's own programs, so the node
+    /// needs a shell
+    #[arg(long, value_name = "NAME")]
+    pub tare_image: Option<String>,
+    /// When the nodes pull that image
+    #[arg(long, value_name = "WHEN", requires = "tare_image", default_value = "never")]
+    pub tare_image_pull: PullImage,
+}
+
+/// When a node pulls an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PullImage {
+    /// It was loaded on the node
+    #[default]
+    Never,
+    /// If the node does not have it
+    IfNotPresent,
+    /// For each pod
+    Always,
+}
+
+impl UseTareImage {
+    /// Returns the image, if there is one.
+    pub fn get(&self) -> Option<TareImage> {
+        let pull = match self.tare_image_pull {
+            PullImage::Never => PullPolicy::Never,
+            PullImage::IfNotPresent => PullPolicy::IfNotPresent,
+            PullImage::Always => PullPolicy::Always,
+        };
+        self.tare_image.clone().map(|name| TareImage { name, pull })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct PodProgram {
+    #[command(subcommand)]
+    pub task: PodTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PodTask {
+    /// Wait until the pod is deleted
+    Wait,
+    /// Copy the program to the node, if it is not to stay in the pod, and print where it is
+    Place {
+        #[arg(long)]
+        on_node: bool,
+    },
+    /// Become a program on the node
+    Enter {
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -29,6 +92,8 @@ pub struct Attach {
     /// The run, if there are several
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+    #[command(flatten)]
+    pub image: UseTareImage,
 }
 
 #[derive(Debug, Args)]
@@ -56,6 +121,11 @@ pub enum RunServerTask {
         after: u64,
         #[arg(long)]
         again: bool,
+    },
+    /// Run `tare clean` with the access to a cluster that is standard input
+    Clean {
+        #[arg(long)]
+        json: bool,
     },
     /// Print the runs
     List,

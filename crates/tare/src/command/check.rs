@@ -138,6 +138,7 @@ fn measure(options: &Check, gate: &Rc<Gate>, state: &Path) -> anyhow::Result<(Pa
         destroy: options.destroy.destroy_data_on.clone(),
         progress: options.progress,
         goal: Some(Goal { rounds: options.rounds, is_reached }),
+        image: options.image.get(),
         page: None,
     };
     let stop = signals::stop_flag_with(live::restore)?;

@@ -68,7 +68,7 @@ fn of_loaders(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Re
     let asked: Vec<LoaderAddress> =
         options.loaders.iter().flat_map(|list| list.0.clone()).collect();
     let hosts = loader_hosts(&asked)?;
-    let connections = Connections::open(state)?;
+    let connections = Connections::open(state, options.on.image.get())?;
     let mut all = Vec::new();
     for loader in &hosts {
         let checks = match loader.remote() {

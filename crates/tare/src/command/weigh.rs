@@ -155,6 +155,7 @@ fn config(options: &Weigh, trace: Option<&Trace>) -> anyhow::Result<CampaignConf
         destroy,
         progress: options.show.progress,
         goal: None,
+        image: options.on.image.get(),
         page: serve::listen(options.show.page.serve)?,
     })
 }

@@ -16,7 +16,7 @@ use crate::signals;
 
 pub(crate) fn run(options: &Attach, state: &Path, _out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(restore)?;
-    let connections = Connections::open(state)?;
+    let connections = Connections::open(state, options.image.get())?;
     let connected = connections.connect(&options.host)?;
     let session = choose(connected.sessions()?, options, &connected.host.name())?;
     let directory = session.directory;

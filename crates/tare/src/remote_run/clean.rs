@@ -14,7 +14,7 @@ use crate::exit::{Exit, ExitWith};
 use crate::run_server::ProgramCopy;
 
 pub(super) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let connections = Connections::open(state)?;
+    let connections = Connections::open(state, options.on.image.get())?;
     let mut exit = Exit::Success;
     if options.json && options.on.on.len() > 1 {
         return Err(anyhow::anyhow!("--json prints the result of one host")).exit_with(Exit::Usage);
@@ -72,10 +72,6 @@ fn clean(
     Ok(code)
 }
 
-/// Runs a program with the access to the node's cluster that is its standard input.
-const WITH_ACCESS: &str = "umask 077; f=$(mktemp) || exit 1; cat > \"$f\"; \
-    TARE_NODE_KUBECONFIG=$f \"$@\"; status=$?; rm -f \"$f\"; exit $status";
-
 /// Undoes the journals there. Those of a node name its cluster by an access that may be gone by
 /// now, so that it gets another.
 fn journals(
@@ -85,17 +81,13 @@ fn journals(
     lines: &mut Vec<String>,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let program = connected.program.path.as_str();
-    let mut words = vec![program, "clean"];
+    let mut words = vec!["clean"];
     words.extend(options.json.then_some("--json"));
-    let ran = match &kubeconfig {
-        None => connected.host.output(program, &words[1..], empty()),
-        Some(text) => {
-            words.splice(0..0, ["-c", WITH_ACCESS, "sh"]);
-            connected.host.output("sh", &words, text.as_bytes())
-        }
-    };
-    match ran {
+    if kubeconfig.is_some() {
+        words.insert(0, "run-server");
+    }
+    let access = kubeconfig.unwrap_or_default();
+    match connected.host.output(&connected.program.path, &words, access.as_bytes()) {
         Ok(text) if options.json => out.write_all(&text)?,
         Ok(text) => {
             lines.extend(String::from_utf8_lossy(&text).lines().map(Into::into));

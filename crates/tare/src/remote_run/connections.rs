@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use tare_host::journal::{Entry, Journal, JournalError};
-use tare_kube::AccountUse;
+use tare_kube::{AccountUse, TareImage};
 use tare_remote::{InstalledProgram, RemoteError, RemoteHost};
 use tare_std::host_address::RemoteAddress;
 
@@ -33,6 +33,8 @@ pub(crate) struct Connections {
     directory: PathBuf,
     /// The nodes of clusters that have been connected to.
     nodes: Mutex<Vec<EnteredNode>>,
+    /// The image of those pods; without it they have the programs of their nodes.
+    image: Option<TareImage>,
 }
 
 /// A host with the program in place.
@@ -54,7 +56,7 @@ pub(crate) fn user_state(state: &Path) -> Option<PathBuf> {
 impl Connections {
     /// Makes the directory of the sockets, journalled first. Without root's rights, the user's own
     /// state directory takes the place of the default one.
-    pub(crate) fn open(state: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn open(state: &Path, image: Option<TareImage>) -> anyhow::Result<Self> {
         let (journal, state) = match Journal::create(state, KINDS) {
             Err(error @ JournalError::Open { .. }) => {
                 let Some(own) = user_state(state) else { return Err(error).exit_with(Exit::Host) };
@@ -72,7 +74,7 @@ impl Connections {
             .exit_with(Exit::Host);
         }
         journal.write(vec![Entry::directory(directory.clone())])?;
-        let made = Self { journal, directory, nodes: Mutex::new(Vec::new()) };
+        let made = Self { journal, directory, nodes: Mutex::new(Vec::new()), image };
         fs::create_dir(&made.directory)
             .with_context(|| format!("cannot create {}", made.directory.display()))?;
         Ok(made)
@@ -91,7 +93,7 @@ impl Connections {
                     nodes.push(EnteredNode::find(address, node, &self.journal, number)?);
                     number
                 };
-                self.node(number).enter(&self.journal)
+                self.node(number).enter(&self.journal, self.image.as_ref())
             }
         }
     }

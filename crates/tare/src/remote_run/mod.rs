@@ -85,7 +85,7 @@ pub(crate) fn run(
         let loaders: Vec<NodeAddress> = study.iter().flat_map(loader_pods).collect();
         let hosts: Vec<NodeAddress> = study.iter().flat_map(host_nodes).collect();
         let account_use = account_use.unwrap_or(AccountUse::MakePods);
-        return node::print(&on.on, &hosts, &loaders, account_use, out);
+        return node::print(&on.on, &hosts, &loaders, (account_use, on.image.get()), out);
     }
     if let Command::Clean(options) = command {
         return clean::run(options, state, out);
@@ -93,8 +93,8 @@ pub(crate) fn run(
     let mut line = command_line::of_this_process()?;
     line.account = account_use;
     match &on.on[..] {
-        [host] => on_one(host, &line, on.detach, state, out),
-        hosts => several::run(command, hosts, &line, on.detach, state, out),
+        [host] => on_one(host, &line, on, state, out),
+        _ => several::run(command, &line, on, state, out),
     }
 }
 
@@ -156,12 +156,13 @@ fn account_use(study: &Study) -> Option<AccountUse> {
 fn on_one(
     host: &RemoteAddress,
     line: &CommandLine,
-    detach: bool,
+    on: &RunOn,
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    let detach = on.detach;
     let stop = signals::stop_flag_with(restore)?;
-    let connections = Connections::open(state)?;
+    let connections = Connections::open(state, on.image.get())?;
     let connected = connections.connect(host)?;
     let terminal = terminal::spec();
     let directory = start(&connections, &connected, line, terminal.clone(), detach)?;

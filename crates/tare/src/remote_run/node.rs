@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use anyhow::anyhow;
 use tare_host::journal::Journal;
-use tare_kube::{Access, AccountUse, Cluster, KubeError};
+use tare_kube::{Access, AccountUse, Cluster, KubeError, TareImage};
 use tare_remote::RemoteHost;
 use tare_std::host_address::{NodeAddress, RemoteAddress};
 
@@ -71,14 +71,18 @@ impl EnteredNode {
     }
 
     /// Creates the pod through which commands run on the node, or in which they run.
-    pub(super) fn enter(&self, journal: &Journal) -> anyhow::Result<RemoteHost> {
+    pub(super) fn enter(
+        &self,
+        journal: &Journal,
+        image: Option<&TareImage>,
+    ) -> anyhow::Result<RemoteHost> {
         let Self { address, node, access, namespace } = self;
         let (node, run) = (node.node(), journal.run());
         let cluster = Cluster::connect(access).exit_with(Exit::Host)?;
         journal.write(vec![tare_env::namespace_entry(access.clone(), namespace.clone())])?;
         let pod = match address {
-            RemoteAddress::Pod(_) => cluster.create_loader_pod(access, namespace, run, node),
-            _ => cluster.create_node_pod(access, namespace, run, node),
+            RemoteAddress::Pod(_) => cluster.create_loader_pod(access, namespace, run, node, image),
+            _ => cluster.create_node_pod(access, namespace, run, node, image),
         };
         Ok(RemoteHost::through(pod.exit_with(Exit::Host)?, address))
     }
@@ -138,14 +142,15 @@ impl EnteredNode {
 }
 
 /// Prints what would be created in the clusters of these nodes, for them, for the hosts of a system
-/// and for loaders, and the rights that it takes.
+/// and for loaders, and the rights that it takes. All pods have one image.
 pub(super) fn print(
     addresses: &[RemoteAddress],
     hosts: &[NodeAddress],
     loaders: &[NodeAddress],
-    account_use: AccountUse,
+    (account_use, image): (AccountUse, Option<TareImage>),
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    let image = image.as_ref();
     // JSON is YAML.
     let mut print = |manifest: &serde_json::Value| -> anyhow::Result<()> {
         Ok(writeln!(out, "---\n{}", serde_json::to_string_pretty(manifest)?)?)
@@ -156,14 +161,14 @@ pub(super) fn print(
             return Err(anyhow!(why)).exit_with(Exit::Usage);
         };
         let cluster = Cluster::connect(&access(address.context())?).exit_with(Exit::Host)?;
-        let manifests = cluster.node_pod_manifests(address.node(), account_use);
+        let manifests = cluster.node_pod_manifests(address.node(), account_use, image);
         manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;
         for host in hosts {
-            let manifests = cluster.host_pod_manifests(host.node());
+            let manifests = cluster.host_pod_manifests(host.node(), image);
             manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;
         }
         for loader in loaders {
-            let manifests = cluster.loader_pod_manifests(loader.node());
+            let manifests = cluster.loader_pod_manifests(loader.node(), image);
             manifests.exit_with(Exit::Host)?.iter().try_for_each(&mut print)?;
         }
     }

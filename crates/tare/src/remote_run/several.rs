@@ -10,7 +10,7 @@ use super::command_line::CommandLine;
 use super::connections::Connections;
 use super::watch::{self, View};
 use super::{finish, start};
-use crate::cli::{self, Command};
+use crate::cli::{self, Command, RunOn};
 use crate::command::compare;
 use crate::exit::{self, Exit, ExitWith};
 use crate::{live, signals};
@@ -18,16 +18,16 @@ use crate::{live, signals};
 /// Runs a command on hosts, at the same time, and compares the records of a study.
 pub(super) fn run(
     command: &Command,
-    hosts: &[RemoteAddress],
     line: &CommandLine,
-    detach: bool,
+    on: &RunOn,
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    refuse(command, hosts, line, detach)?;
+    let hosts = &on.on[..];
+    refuse(command, hosts, line, on.detach)?;
     let line = line.clone().free_names();
     let stop = signals::stop_flag_with(live::restore)?;
-    let connections = Connections::open(state)?;
+    let connections = Connections::open(state, on.image.get())?;
     let run = |host: &RemoteAddress| -> anyhow::Result<(Exit, Vec<PathBuf>)> {
         let name = name(host);
         let connected = connections.connect(host)?;

@@ -7,6 +7,7 @@
 //! if the user has one, and listens on a socket. `attach` relays between the socket and ssh. The
 //! supervisor interrupts the command when the relay ends, unless the user detached it.
 
+mod clean;
 mod command;
 mod files;
 mod frame;
@@ -41,6 +42,7 @@ pub(crate) fn run(options: &RunServer, out: &mut dyn Write) -> anyhow::Result<Ex
         RunServerTask::Supervise { directory } => supervise::run(directory)?,
         RunServerTask::Run { directory, parent } => command::become_command(directory, *parent)?,
         RunServerTask::Attach { directory, after, again } => relay::run(directory, *after, *again)?,
+        RunServerTask::Clean { json } => return clean::run(*json),
         RunServerTask::List => session::print_all(out)?,
         RunServerTask::Fetch { directory } => files::fetch(directory, out)?,
         RunServerTask::Remove { directory } => session::remove(directory)?,

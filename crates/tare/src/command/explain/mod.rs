@@ -100,6 +100,7 @@ fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow:
         destroy,
         progress: arguments.show.progress,
         goal: None,
+        image: arguments.on.image.get(),
         page: serve::listen(arguments.show.page.serve)?,
         study,
     };

@@ -43,7 +43,8 @@ pub(crate) fn run(
     cleanup::before_run(state);
     let options = Options::from(&arguments.plan);
     cold::choose_rows(&mut study, &options, state)?;
-    let loaders = ConnectedLoaders::connect(&study, state)?;
+    let image = arguments.on.image.get();
+    let loaders = ConnectedLoaders::connect(&study, state, image.as_ref())?;
     let mut tuning = StudyTuning::prepare(state, &options, &study, loaders.as_ref())?;
     let names = tuning.choice.names(arguments.each_knob);
     let mut derived =
@@ -69,6 +70,7 @@ pub(crate) fn run(
         destroy: arguments.destroy.destroy_data_on.clone(),
         progress: arguments.show.progress,
         goal: None,
+        image,
         page: serve::listen(arguments.show.page.serve)?,
     };
     if config.is_fake()? {
