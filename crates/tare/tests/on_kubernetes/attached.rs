@@ -13,6 +13,7 @@ use super::*;
 /// A namespace of a user with pods. Dropping it removes it.
 pub(super) struct Users {
     namespace: String,
+    node: String,
 }
 
 impl Users {
@@ -22,16 +23,18 @@ impl Users {
         if skipped(test, &[Need::Program("curl")]) {
             return None;
         }
-        Some((case, Self::create_namespace(&format!("shop-{}", std::process::id()))))
+        let users = Self::create_namespace(&format!("shop-{}", std::process::id()), &case.node);
+        Some((case, users))
     }
 
-    pub(super) fn create_namespace(name: &str) -> Self {
+    /// Creates a namespace for pods on this node.
+    pub(super) fn create_namespace(name: &str, node: &str) -> Self {
         let body = json!({ "metadata": { "name": name } });
         request("POST", "/api/v1/namespaces", &body.to_string());
         // Pods of a namespace are refused until it has an account.
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         until("the namespace has an account", || answer("GET", &account, "").0 == 200);
-        Self { namespace: name.into() }
+        Self { namespace: name.into(), node: node.into() }
     }
 
     fn pods(&self) -> String {
@@ -43,8 +46,13 @@ impl Users {
         if code == 200 { serde_json::from_str(&text).unwrap() } else { Value::Null }
     }
 
-    /// Creates a pod with this name and specification.
+    /// Creates a pod with this name and specification; on the node of these pods, if that does not
+    /// name another.
     pub(super) fn create(&self, name: &str, spec: &Value) {
+        let mut spec = spec.clone();
+        if spec["nodeName"].is_null() {
+            spec["nodeSelector"] = json!({ "kubernetes.io/hostname": self.node });
+        }
         let body = json!({ "metadata": { "name": name }, "spec": spec });
         request("POST", &self.pods(), &body.to_string());
     }
@@ -65,7 +73,7 @@ impl Users {
     }
 
     fn attach(&self, name: &str, words: &str) -> String {
-        let Self { namespace } = self;
+        let Self { namespace, .. } = self;
         format!(
             "[[environment]]\nname = \"{name}\"\nattach = {{ pod = \"{namespace}/{name}\"{words} }}\n"
         )

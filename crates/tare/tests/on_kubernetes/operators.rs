@@ -7,7 +7,7 @@ use super::attached::{Users, until};
 use super::*;
 
 /// Creates a pod on the node that runs the pause program under this name, with these files.
-fn run_as(users: &Users, pod: &str, node: &str, program: &str, files: &[(&str, &std::path::Path)]) {
+fn run_as(users: &Users, pod: &str, program: &str, files: &[(&str, &std::path::Path)]) {
     let access = std::path::PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
     let pause = access.parent().unwrap().with_file_name("pause");
     let all = std::iter::once((program, pause.as_path())).chain(files.iter().copied());
@@ -24,7 +24,7 @@ fn run_as(users: &Users, pod: &str, node: &str, program: &str, files: &[(&str, &
         .unzip();
     let container = json!({ "name": "c", "image": "tare.test/pause:1", "imagePullPolicy": "Never",
         "command": [program], "volumeMounts": mounts });
-    users.create(pod, &json!({ "nodeName": node, "containers": [container], "volumes": volumes }));
+    users.create(pod, &json!({ "containers": [container], "volumes": volumes }));
     until(&format!("the pod {pod} runs"), || users.pod(pod)["status"]["phase"] == "Running");
 }
 
@@ -46,17 +46,18 @@ fn plan_leaves_out_what_operators_set() {
     {
         let profile = case.here.path().join("active_profile");
         fs::write(&profile, "throughput-performance\n").unwrap();
-        let openshift = Users::create_namespace("openshift-cluster-node-tuning-operator");
+        let openshift =
+            Users::create_namespace("openshift-cluster-node-tuning-operator", &case.node);
         let files = [("/etc/tuned/active_profile", profile.as_path())];
-        run_as(&openshift, "tuned-x7k2p", &case.node, "/tuned", &files);
+        run_as(&openshift, "tuned-x7k2p", "/tuned", &files);
         let text = plan();
         let note = "note: TuneD of the Node Tuning Operator (a process tuned in a pod)";
         assert!(text.contains(note) && text.contains("throughput-performance"), "{text}");
         assert!(text.contains("in a Tuned or PerformanceProfile object"), "{text}");
     }
     {
-        let scylla = Users::create_namespace("scylla-operator-node-tuning");
-        run_as(&scylla, "perftune-1", &case.node, "/perftune", &[]);
+        let scylla = Users::create_namespace("scylla-operator-node-tuning", &case.node);
+        run_as(&scylla, "perftune-1", "/perftune", &[]);
         let text = plan();
         let note = "note: NodeConfig of the Scylla operator";
         assert!(text.contains(note) && text.contains("in its NodeConfig object"), "{text}");
