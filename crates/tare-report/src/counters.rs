@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 use tare_lab::analysis::{CounterFinding, Interval, counters};
-use tare_lab::record::{Phase, Record};
+use tare_lab::record::Record;
 use tare_std::units::significant;
 
 use crate::figures::clean;
@@ -76,12 +76,7 @@ fn table(record: &Record, part: &[CounterFinding]) -> Table {
     });
     Table {
         workload: clean(&part[0].workload),
-        phase: match part[0].phase {
-            Phase::Capacity => "at capacity",
-            Phase::Latency => "at the fixed rate",
-            Phase::Traced => "traced, at the fixed rate",
-            Phase::Slo => "at the rates of the search",
-        },
+        phase: part[0].phase.load(),
         rows: rows.collect(),
         note: note(record, part),
         environments: names.into_iter().map(clean).collect(),

@@ -66,7 +66,10 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
                 blocks.push(caption);
                 blocks.push(plain_table(&objective::HEAD, &rows));
             }
-            blocks.extend(seconds(record, &workload.name));
+            for table in seconds::tables(record, &workload.name) {
+                blocks.push(table.caption.to_string());
+                blocks.push(plain_table(table.head, &table.rows));
+            }
             blocks.extend(instances(record, analysis, &workload.name));
         }
     }
@@ -109,24 +112,6 @@ fn host_tuning(proof: &Proof) -> Vec<String> {
         blocks.push(plain_table(&head, &rows));
     }
     blocks.extend(prove::sentences(proof).iter().map(|sentence| escape(sentence)));
-    blocks
-}
-
-/// The tables of long windows by the second.
-fn seconds(record: &Record, workload: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    for phase in seconds::PHASES {
-        let figures = seconds::figures(record, workload, phase);
-        let (rows, disk_rows) = (seconds::rows(&figures), seconds::disk_rows(&figures));
-        if !rows.is_empty() {
-            blocks.push(seconds::caption(phase).to_string());
-            blocks.push(plain_table(&seconds::HEAD, &rows));
-        }
-        if !disk_rows.is_empty() {
-            blocks.push(seconds::DISK_CAPTION.to_string());
-            blocks.push(plain_table(&seconds::DISK_HEAD, &disk_rows));
-        }
-    }
     blocks
 }
 

@@ -116,6 +116,25 @@ pub(crate) fn figures(record: &Record, workload: &str, phase: Phase) -> Vec<Seco
     names.filter_map(|name| of_environment(record, workload, phase, name)).collect()
 }
 
+/// A table with what is above it.
+pub(crate) struct SecondsTable {
+    pub(crate) caption: &'static str,
+    pub(crate) head: &'static [&'static str],
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// Returns the tables of a workload that have rows, for texts.
+pub(crate) fn tables(record: &Record, workload: &str) -> Vec<SecondsTable> {
+    let of_phase = |phase| {
+        let figures = figures(record, workload, phase);
+        [
+            SecondsTable { caption: caption(phase), head: &HEAD, rows: rows(&figures) },
+            SecondsTable { caption: DISK_CAPTION, head: &DISK_HEAD, rows: disk_rows(&figures) },
+        ]
+    };
+    PHASES.into_iter().flat_map(of_phase).filter(|table| !table.rows.is_empty()).collect()
+}
+
 /// Returns the figures of all workloads and phases.
 pub(crate) fn all(record: &Record) -> Vec<SecondsFigures> {
     let workloads = record.study.workloads.iter().map(|one| one.name.as_str());

@@ -28,6 +28,7 @@ use crate::agent::path::OpenPath;
 use crate::agent::protocol::{LoaderPart, SharedResult, SharedRun};
 use crate::agent::{AgentContext, AgentDriver, Preparation, Readiness, Rows, Signals};
 use crate::targets::Targets;
+use crate::tool::outcome::ns;
 
 /// The generator, with the systems that it has open.
 pub(super) struct LoadEngine {
@@ -154,12 +155,8 @@ fn second(stats: &Stats, pacing: Pacing) -> LoadSecond {
         Pacing::Closed => stats.service(),
         Pacing::Open { .. } => stats.response(),
     };
-    let mean_ns = Duration::from_secs_f64(times.mean() / 1e9);
-    LoadSecond { operations: stats.operations, mean_ns: ns(mean_ns), max_ns: times.max() }
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    let mean_ns = ns(times.mean() / 1e9).unwrap_or(0);
+    LoadSecond { operations: stats.operations, mean_ns, max_ns: times.max() }
 }
 
 impl AgentDriver for LoadEngine {

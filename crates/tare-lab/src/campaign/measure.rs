@@ -670,6 +670,20 @@ pub(super) fn whole_ns(value: f64) -> u64 {
 mod tests {
     use super::*;
 
+    fn measured(load: SliceLoad, begin: AccountSample, end: AccountSample) -> Measured {
+        Measured {
+            load,
+            begin,
+            end,
+            counters: Vec::new(),
+            probe_doubts: Vec::new(),
+            loops: None,
+            own_latency: None,
+            under_load: true,
+            disk_seconds: Vec::new(),
+        }
+    }
+
     #[test]
     fn probe_layer_cpu_joins_layer() {
         let mut slice = empty(Phase::Latency);
@@ -684,20 +698,8 @@ mod tests {
         let counter = |name: &str, value| Counter { name: name.into(), value };
         let counters =
             vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];
-        let load = SliceLoad::default();
-        let (begin, end, probe_doubts) = (reading(), reading(), Vec::new());
-        let measured = Measured {
-            load,
-            begin,
-            end,
-            counters,
-            probe_doubts,
-            loops: None,
-            own_latency: None,
-            under_load: true,
-            disk_seconds: Vec::new(),
-        };
-        fill(&mut slice, measured);
+        let measured = measured(SliceLoad::default(), reading(), reading());
+        fill(&mut slice, Measured { counters, ..measured });
         assert_eq!(slice.layer_cpu_ns, [("nvme target".to_string(), 1234)]);
         assert_eq!(slice.counters, [counter("disk_reads", 3.0)]);
     }
@@ -732,21 +734,8 @@ mod tests {
         let check = |under_load, system_cpu_ns| {
             let mut slice = empty(Phase::Capacity);
             let load = SliceLoad { window_ns: 25_000_000, ..SliceLoad::default() };
-            let (begin, end) = (sample(100, 0), sample(126, 26_000_000));
-            let (counters, probe_doubts) = (Vec::new(), Vec::new());
-            let (loops, own_latency) = (None, None);
-            let measured = Measured {
-                load,
-                begin,
-                end,
-                counters,
-                probe_doubts,
-                loops,
-                own_latency,
-                under_load,
-                disk_seconds: Vec::new(),
-            };
-            fill(&mut slice, measured);
+            let measured = measured(load, sample(100, 0), sample(126, 26_000_000));
+            fill(&mut slice, Measured { under_load, ..measured });
             assert_eq!(slice.system_cpu_ns, system_cpu_ns);
             assert_eq!(slice.layer_cpu_ns[0].1, system_cpu_ns / 2);
             assert_eq!(slice.busy_time.unwrap().busy_ns, system_cpu_ns / 4);

@@ -4,6 +4,12 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Row};
 
+/// Returns whether a record has a table: older versions have fewer.
+pub(super) fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = ?";
+    connection.query_row(sql, [name], |row| Ok(row.get::<_, i64>(0)? > 0))
+}
+
 /// Returns all rows of a query.
 pub(super) fn rows<T>(
     connection: &Connection,

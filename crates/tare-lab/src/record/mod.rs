@@ -175,6 +175,16 @@ impl Phase {
             Phase::Slo => "slo",
         }
     }
+
+    /// Returns under which load its slices are, as texts say it.
+    pub fn load(self) -> &'static str {
+        match self {
+            Phase::Capacity => "at capacity",
+            Phase::Latency => "at the fixed rate",
+            Phase::Traced => "traced, at the fixed rate",
+            Phase::Slo => "at the rates of the search",
+        }
+    }
 }
 
 /// Parses a phase. The table's CHECK allows no other names.

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, Transaction, params};
 use tare_std::net_device::NetDevice;
 
+use super::columns::has_table;
 use crate::path::LoaderPath;
 
 /// Added without a new version: a reader that does not know the table needs nothing of it.
@@ -29,8 +30,7 @@ pub(super) fn put(transaction: &Transaction<'_>, paths: &[LoaderPath]) -> rusqli
 
 /// Returns the paths of the run. A device that cannot be understood is left out.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<LoaderPath>> {
-    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'paths'";
-    if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 0 {
+    if !has_table(connection, "paths")? {
         return Ok(Vec::new());
     }
     // By name of the side: the loader's comes before the system's.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row};
 
-use super::columns::{by_owner, optional, rows, unsigned};
+use super::columns::{by_owner, has_table, optional, rows, unsigned};
 use super::error::RecordError;
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
@@ -287,8 +287,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
 /// Returns the latencies inside the system by slice. Records that were written before this table
 /// have none.
 fn server_histograms(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<u8>>> {
-    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'server_histograms'";
-    if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 0 {
+    if !has_table(connection, "server_histograms")? {
         return Ok(HashMap::new());
     }
     let mut rows = connection.prepare("SELECT slice, data FROM server_histograms")?;
@@ -363,14 +362,9 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
     })
 }
 
-fn have_loaders(connection: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'slice_loaders'";
-    connection.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? > 0))
-}
-
 /// Returns the loaders of the run.
 fn read_loaders(connection: &Connection) -> rusqlite::Result<Vec<Loader>> {
-    if !have_loaders(connection)? {
+    if !has_table(connection, "slice_loaders")? {
         return Ok(Vec::new());
     }
     let sql = "SELECT host, cpus, kernel, architecture FROM loaders ORDER BY id";
@@ -386,7 +380,7 @@ fn read_loaders(connection: &Connection) -> rusqlite::Result<Vec<Loader>> {
 
 /// Returns what each loader did, by slice.
 fn slice_loaders(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<LoaderSlice>>> {
-    if !have_loaders(connection)? {
+    if !has_table(connection, "slice_loaders")? {
         return Ok(HashMap::new());
     }
     let sql = "SELECT slice, loader, window_ns, operations, cpu_ns, busiest_thread_ns, waited_ns, \

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, Row, Transaction, params};
 use tare_stats::Interval;
 
-use super::columns::{rows, unsigned};
+use super::columns::{has_table, rows, unsigned};
 use super::rows::signed;
 use crate::response_time::{Latency, OverBaseline, Percentile, ResponseTime};
 
@@ -71,8 +71,7 @@ pub(super) fn put(transaction: &Transaction<'_>, all: &[ResponseTime]) -> rusqli
 
 /// Returns the response times of a record; empty if it has none.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<ResponseTime>> {
-    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'percentiles'";
-    if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 0 {
+    if !has_table(connection, "percentiles")? {
         return Ok(Vec::new());
     }
     let mut all = rows(connection, SELECT, |row| {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Transaction, params};
 
-use super::columns::{by_owner, unsigned};
+use super::columns::{by_owner, has_table, unsigned};
 use super::rows::signed;
 use crate::seconds::{DiskSecond, LoadSecond, Seconds};
 
@@ -42,8 +42,7 @@ pub(super) fn put(
 
 /// Returns the seconds of each slice that has any.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<HashMap<i64, Seconds>> {
-    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'load_seconds'";
-    if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 0 {
+    if !has_table(connection, "load_seconds")? {
         return Ok(HashMap::new());
     }
     let mut all: HashMap<i64, Seconds> = HashMap::new();

@@ -85,6 +85,14 @@ struct Disk {
 }
 
 impl Disk {
+    /// `None` where this test has to be skipped.
+    fn of(test: &str) -> Option<Self> {
+        if skipped(test, &[Need::Root]) {
+            return None;
+        }
+        Self::make().map_err(|reason| skip(test, Reason::no_loop_device(&reason))).ok()
+    }
+
     fn make() -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut disk = Self { folder, device: None, mounted: false };
@@ -121,16 +129,7 @@ impl Drop for Disk {
 
 #[test]
 fn histogram_has_every_disk_request() {
-    if skipped("histogram_has_every_disk_request", &[Need::Root]) {
-        return;
-    }
-    let disk = match Disk::make() {
-        Ok(disk) => disk,
-        Err(reason) => {
-            skip("histogram_has_every_disk_request", Reason::no_loop_device(&reason));
-            return;
-        }
-    };
+    let Some(disk) = Disk::of("histogram_has_every_disk_request") else { return };
     let target = format!("of={}", disk.data().join("file").display());
     let write = ["if=/dev/zero", &target, "bs=4k", "count=500", "oflag=direct", "status=none"];
     run("dd", &[&write[..], &["conv=fsync"]].concat()).unwrap();
@@ -156,16 +155,7 @@ fn histogram_has_every_disk_request() {
 
 #[test]
 fn follows_a_disk_by_the_second() {
-    if skipped("follows_a_disk_by_the_second", &[Need::Root]) {
-        return;
-    }
-    let disk = match Disk::make() {
-        Ok(disk) => disk,
-        Err(reason) => {
-            skip("follows_a_disk_by_the_second", Reason::no_loop_device(&reason));
-            return;
-        }
-    };
+    let Some(disk) = Disk::of("follows_a_disk_by_the_second") else { return };
     let target = format!("of={}", disk.data().join("file").display());
     let write = ["if=/dev/zero", &target, "bs=4k", "oflag=direct", "status=none"];
     let mut probe = kind("disk_latency").open(&Roots::default(), &cpus_of("0")).unwrap();

@@ -65,7 +65,11 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             out.extend(paragraph(&paint.plain(&caption), "", paint.0.width));
             out.extend(grid(&crate::objective::HEAD, &rows, paint.0).lines().map(String::from));
         }
-        seconds(&mut out, record, &workload.name, paint);
+        for table in seconds::tables(record, &workload.name) {
+            out.push(String::new());
+            out.extend(paragraph(&paint.plain(table.caption), "", paint.0.width));
+            out.extend(grid(table.head, &table.rows, paint.0).lines().map(String::from));
+        }
         instances(&mut out, record, analysis, &workload.name, paint);
         for metric in Metric::ALL {
             if let Some(bars) = Bars::new(analysis, &findings, metric, paint) {
@@ -144,22 +148,6 @@ fn rates(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Pai
         out.push(String::new());
         out.extend(paragraph(&paint.plain(&table.caption), "", paint.0.width));
         out.extend(grid(&crate::rates::HEAD, &table.rows, paint.0).lines().map(String::from));
-    }
-}
-
-/// The tables of long windows by the second.
-fn seconds(out: &mut Vec<String>, record: &Record, workload: &str, paint: Paint) {
-    let mut table = |caption: &str, head: &[&str], rows: &[Vec<String>]| {
-        if !rows.is_empty() {
-            out.push(String::new());
-            out.extend(paragraph(&paint.plain(caption), "", paint.0.width));
-            out.extend(grid(head, rows, paint.0).lines().map(String::from));
-        }
-    };
-    for phase in seconds::PHASES {
-        let figures = seconds::figures(record, workload, phase);
-        table(seconds::caption(phase), &seconds::HEAD, &seconds::rows(&figures));
-        table(seconds::DISK_CAPTION, &seconds::DISK_HEAD, &seconds::disk_rows(&figures));
     }
 }
 

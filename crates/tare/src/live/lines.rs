@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tare_lab::campaign::{Event, Observer, Stage};
-use tare_lab::record::{Phase, Slice};
+use tare_lab::record::Slice;
+use tare_lab::seconds::WINDOW_MIN;
 use tare_lab::study::AutoWindow;
 use tare_report::rate;
 use tare_report::terminal::{Style, costs_so_far};
@@ -13,9 +14,6 @@ use crate::stream::say;
 
 /// Least time between two lines about progress.
 const INTERVAL: Duration = Duration::from_secs(10);
-
-/// A slice whose window is as long, in ns, gets a line of its own.
-const LONG_NS: u64 = 10_000_000_000;
 
 /// A warm-up that is shorter gets no line.
 const SHORT: Duration = Duration::from_secs(2);
@@ -52,21 +50,20 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
             significant(*capacity_per_s, 4),
             significant(*rate_per_s, 4)
         )),
-        Event::SliceDone { slice, .. } if slice.window_ns >= LONG_NS => Some(long_slice(slice)),
+        Event::SliceDone { slice, .. } if is_long(slice) => Some(long_slice(slice)),
         Event::TeardownFailed { name, reason } => Some(format!("{name}: not removed: {reason}")),
         _ => None,
     }
 }
 
+/// Returns whether a slice gets a line of its own.
+fn is_long(slice: &Slice) -> bool {
+    Duration::from_nanos(slice.window_ns) >= WINDOW_MIN
+}
+
 /// Returns what a slice of a long window found.
 fn long_slice(slice: &Slice) -> String {
-    let phase = match slice.phase {
-        Phase::Capacity => "at capacity",
-        Phase::Latency => "at the fixed rate",
-        Phase::Traced => "traced",
-        Phase::Slo => "under the objective",
-    };
-    let what = format!("{}: {} {phase}", slice.environment, slice.workload);
+    let what = format!("{}: {} {}", slice.environment, slice.workload, slice.phase.load());
     if let Some(why) = &slice.void {
         return format!("{what}: void: {why}");
     }

@@ -8,8 +8,8 @@ use tare_lab::record::{Phase, Slice};
 use tare_lab::seconds::{DiskSecond, LoadSecond};
 
 use super::plot::Line;
-use super::time::{Columns, Noted, chart};
-use super::{Series, as_f64, short_time, trim_rate};
+use super::time::{Columns, Noted, chart, per_s_tick};
+use super::{Series, as_f64, short_time};
 
 /// What is drawn of each second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,8 @@ pub(in crate::html) fn by_second(
         })
         .collect();
     let words = (what.title(), "time since the window began");
-    let rate = |value: f64| format!("{} op/s", trim_rate((value * 10.0).round() / 10.0));
     match what {
-        OfSecond::Throughput => chart(id, words, ("rate", &rate), &columns, &lines),
+        OfSecond::Throughput => chart(id, words, ("rate", &per_s_tick), &columns, &lines),
         _ => chart(id, words, ("ns", &short_time), &columns, &lines),
     }
 }

@@ -66,8 +66,7 @@ impl Columns {
             return None;
         }
         let per_column = usize::try_from(seconds).ok()?.div_ceil(columns_max(lines));
-        let column = |second: u32| Some((second, usize::try_from(second).ok()? / per_column));
-        let place: HashMap<u32, usize> = (0..seconds).filter_map(column).collect();
+        let place = (0..seconds).zip((0..).map(|second: usize| second / per_column)).collect();
         let x = (0..seconds).step_by(per_column).map(f64::from).collect();
         Some(Self { x, place, per_column, of: "second" })
     }
@@ -198,6 +197,11 @@ fn still(
     svg.finish()
 }
 
+/// A tick of throughput: `80k op/s`.
+pub(super) fn per_s_tick(per_s: f64) -> String {
+    format!("{} op/s", trim_rate((per_s * 10.0).round() / 10.0))
+}
+
 /// Draws operations per second of every round.
 pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> Option<Noted> {
     let columns = Columns::of(series, Phase::Capacity)?;
@@ -210,8 +214,7 @@ pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> 
     let lines: Vec<Line<'_, '_>> =
         series.iter().map(|d| columns.line(d, of(d).into_iter())).collect();
     let words = ("Throughput over time", "time since the first slice");
-    let form = |value: f64| format!("{} op/s", trim_rate((value * 10.0).round() / 10.0));
-    chart(id, words, ("rate", &form), &columns, &lines)
+    chart(id, words, ("rate", &per_s_tick), &columns, &lines)
 }
 
 /// Draws p99 of response time of every round, at the fixed rate.
