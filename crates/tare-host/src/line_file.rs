@@ -67,6 +67,14 @@ impl LineFile {
     }
 }
 
+/// A child between its fork and its execve has a copy of the descriptor, and with it the lock, which
+/// closing the file here would leave to it. Unlocking takes it from all copies (flock(2)).
+impl Drop for LineFile {
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 /// Takes the lock of a file whose owner `pid` is dead; false when it is alive.
 ///
 /// A child that the owner was starting when it was killed holds a copy of the descriptor until its

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tare_std::file_lock::FileLock;
 use tare_store::FileId;
 
 use crate::node::directory::{DirectoryError, lock, sync_directory};
@@ -102,7 +103,7 @@ pub fn put(from: &Path, to: &Path, sharing: Sharing) -> Result<CopySummary, Snap
     fill(from, to, sharing)
 }
 
-fn lock_data(path: &Path) -> Result<File, SnapshotError> {
+fn lock_data(path: &Path) -> Result<FileLock, SnapshotError> {
     if !is_data(path) {
         return Err(SnapshotError::NoData { path: path.into() });
     }

@@ -1,12 +1,13 @@
 //! The directory of a tool on a loader. It goes with the agent; one that was killed leaves it, and
 //! the next agent or `tare clean` removes it. An agent that lives holds a lock on its own.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_host::clean::Outcome;
 use tare_host::housekeeping::Cleaned;
+use tare_std::file_lock::FileLock;
 
 use super::ToolError;
 
@@ -19,7 +20,7 @@ const PREFIX: &str = "tare-loader-";
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Scratch {
@@ -61,13 +62,8 @@ impl Drop for Scratch {
 }
 
 /// Locks a directory; `None` if its agent lives.
-fn lock(path: &Path) -> io::Result<Option<File>> {
-    let directory = File::open(path)?;
-    match directory.try_lock() {
-        Ok(()) => Ok(Some(directory)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
+fn lock(path: &Path) -> io::Result<Option<FileLock>> {
+    FileLock::exclusive(File::open(path)?)
 }
 
 /// Removes the directories of agents that were killed.

@@ -14,7 +14,7 @@ mod key;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
+use tare_std::file_lock::FileLock;
 
 pub use key::{DataKey, file_digest, text_digest};
 
@@ -333,28 +334,25 @@ impl DataCache {
         names.filter(move |name| wanted(name))
     }
 
-    /// Locks the cache until the file is dropped.
-    fn lock(&self, usage: Use) -> Result<File, DataCacheError> {
+    /// Locks the cache.
+    fn lock(&self, usage: Use) -> Result<FileLock, DataCacheError> {
         let path = self.folder.join(LOCK);
         let until = Instant::now() + self.lock_wait;
         loop {
             let file = File::create(&path).map_err(|source| fail(&path, source))?;
             let locked = match usage {
-                Use::Shared => file.try_lock_shared(),
-                Use::Alone => file.try_lock(),
+                Use::Shared => FileLock::shared(file),
+                Use::Alone => FileLock::exclusive(file),
             };
-            match locked {
-                Ok(()) if is_at(&file, &path) => return Ok(file),
+            match locked.map_err(|source| fail(&path, source))? {
+                Some(lock) if is_at(&lock, &path) => return Ok(lock),
                 // `clear` has removed the file meanwhile.
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                    thread::sleep(LOCK_PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => {
+                Some(_) => {}
+                None if Instant::now() < until => thread::sleep(LOCK_PAUSE),
+                None => {
                     let (path, waited_s) = (self.folder.clone(), self.lock_wait.as_secs());
                     return Err(DataCacheError::Busy { path, waited_s });
                 }
-                Err(TryLockError::Error(source)) => return Err(fail(&path, source)),
             }
         }
     }

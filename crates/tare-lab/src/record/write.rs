@@ -7,11 +7,12 @@
 //! synced at least every 10 s, so that a power loss loses at most the rounds of that
 //! time.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, params};
+use tare_std::file_lock::FileLock;
 
 use super::error::RecordError;
 use super::opening::Opening;
@@ -44,7 +45,7 @@ pub struct RecordWriter {
     path: PathBuf,
     // Dropped before the lock: fields are dropped in order.
     connection: Connection,
-    _lock: File,
+    _lock: FileLock,
     /// Number of complete rounds, which is also the number of the next round.
     rounds: u32,
     /// When complete rounds were last synced.
@@ -72,12 +73,12 @@ impl RecordWriter {
     /// # Errors
     /// `Exists` if the path exists.
     pub fn create(path: &Path, opening: &Opening) -> Result<Self, RecordError> {
-        let lock = OpenOptions::new()
+        let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(path)
             .map_err(|error| RecordError::file("create", path, error))?;
-        let made = Self::open(path, lock, opening.as_record()).and_then(|mut writer| {
+        let made = Self::open(path, file, opening.as_record()).and_then(|mut writer| {
             writer.set_up()?;
             writer.transact("create", |transaction| {
                 transaction.execute_batch(include_str!("schema.sql"))?;
@@ -105,12 +106,12 @@ impl RecordWriter {
     /// the whole record are dropped, because the continued study finds them again.
     pub fn resume(path: &Path) -> Result<Self, RecordError> {
         // Locks before SQLite opens the file: SQLite must not touch the file of a running study.
-        let lock = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
             .map_err(|error| RecordError::file("open", path, error))?;
-        let (connection, lock) = Self::connect(path, lock)?;
+        let (connection, lock) = Self::connect(path, file)?;
         // Reads before it changes anything, so that another program's database stays unchanged.
         let record = read_from(&connection, path)?;
         let mut writer = Self::new(path, connection, lock, record);
@@ -135,7 +136,7 @@ impl RecordWriter {
         Ok(writer)
     }
 
-    fn new(path: &Path, connection: Connection, lock: File, record: Record) -> Self {
+    fn new(path: &Path, connection: Connection, lock: FileLock, record: Record) -> Self {
         Self {
             path: path.to_path_buf(),
             connection,
@@ -147,20 +148,16 @@ impl RecordWriter {
         }
     }
 
-    fn open(path: &Path, lock: File, record: Record) -> Result<Self, RecordError> {
-        let (connection, lock) = Self::connect(path, lock)?;
+    fn open(path: &Path, file: File, record: Record) -> Result<Self, RecordError> {
+        let (connection, lock) = Self::connect(path, file)?;
         Ok(Self::new(path, connection, lock, record))
     }
 
     /// Locks the file, then opens it.
-    fn connect(path: &Path, lock: File) -> Result<(Connection, File), RecordError> {
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(RecordError::Locked { path: path.to_path_buf() });
-            }
-            Err(TryLockError::Error(error)) => return Err(RecordError::file("lock", path, error)),
-        }
+    fn connect(path: &Path, file: File) -> Result<(Connection, FileLock), RecordError> {
+        let locked =
+            FileLock::exclusive(file).map_err(|error| RecordError::file("lock", path, error))?;
+        let lock = locked.ok_or_else(|| RecordError::Locked { path: path.to_path_buf() })?;
         let sqlite = |error| RecordError::sqlite("open", path, error);
         let connection = Connection::open(path).map_err(sqlite)?;
         connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(sqlite)?;

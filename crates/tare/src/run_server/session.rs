@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use tare_host::clean::Leftover;
+use tare_std::file_lock::FileLock;
 
 /// Where the directories are. They start with `PREFIX`.
 const PARENT: &str = "/var/tmp";
@@ -134,13 +134,8 @@ pub(super) fn read_ended(directory: &Path) -> Option<Ended> {
 }
 
 /// Holds the lock of a run until dropped; `None` if another process holds it.
-pub(super) fn lock(directory: &Path) -> io::Result<Option<File>> {
-    let file = File::options().create(true).append(true).open(directory.join(LOCK))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+pub(super) fn lock(directory: &Path) -> io::Result<Option<FileLock>> {
+    FileLock::exclusive(File::options().create(true).append(true).open(directory.join(LOCK))?)
 }
 
 /// Keeps which process is the command: its number, and its start, as numbers are used again.

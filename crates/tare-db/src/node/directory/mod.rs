@@ -13,8 +13,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use tare_std::file_lock::FileLock;
 
 pub(crate) use direct::DirectIo;
 pub(crate) use files::{FileDone, FileWork, ShardFiles, is_end};
@@ -42,8 +41,7 @@ pub enum DirectoryError {
 pub(crate) struct Directory {
     path: PathBuf,
     direct: DirectIo,
-    /// The lock ends when this file is dropped.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Directory {
@@ -112,17 +110,14 @@ impl Directory {
     }
 }
 
-/// Locks a directory against every other server, for as long as the file lives.
-pub(crate) fn lock(path: &Path) -> Result<File, DirectoryError> {
+/// Locks a directory against every other server.
+pub(crate) fn lock(path: &Path) -> Result<FileLock, DirectoryError> {
     let failed = |source| DirectoryError::Lock { path: path.into(), source };
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true);
-    let lock = options.open(path.join("lock")).map_err(failed)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(Errno::WOULDBLOCK) => Err(DirectoryError::InUse { path: path.into() }),
-        Err(error) => Err(failed(error.into())),
-    }
+    let file = options.open(path.join("lock")).map_err(failed)?;
+    let locked = FileLock::exclusive(file).map_err(failed)?;
+    locked.ok_or_else(|| DirectoryError::InUse { path: path.into() })
 }
 
 /// Makes the names in a directory durable.
