@@ -57,7 +57,8 @@ const PARTS: [Part; 10] = [
         bench: "database",
         words: &["shards"],
         title: "A second shard",
-        about: "Two shards on two CPUs against one on one; the client has to share their CPUs, so everything is doubled.",
+        about: "Two shards on two CPUs against one on one; the client has to share their CPUs, so everything is doubled. Writes with `sync` are \
+                on the disk before their answer, and both shards share that disk; the others are limited by the CPUs.",
     },
     Part {
         name: "compact",

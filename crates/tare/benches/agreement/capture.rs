@@ -1,6 +1,6 @@
 //! Captures the packets of a load and extracts the service times.
 //!
-//! tcpdump records the loopback traffic with the kernel's time of each packet. The requests and
+//! tcpdump records the traffic of a device with the kernel's time of each packet. The requests and
 //! answers are extracted twice: by our own reader, and by tshark's dissector if it is installed.
 //! Both pair them by connection and stream id; a request counts from the packet with its first byte
 //! (tshark: with its last), an answer from the packet with its last byte.
@@ -52,10 +52,10 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Starts to capture the traffic to and from a port.
-    pub(crate) fn start(file: &Path, port: u16) -> Result<Self> {
+    /// Starts to capture the traffic of a device to and from a port.
+    pub(crate) fn start(file: &Path, device: &str, port: u16) -> Result<Self> {
         let mut child = Command::new("tcpdump")
-            .args(["-i", "lo", "-n", "-Z", "root", "--time-stamp-precision=nano"])
+            .args(["-i", device, "-n", "-Z", "root", "--time-stamp-precision=nano"])
             .args(["-B", BUFFER_KIB, "-w"])
             .arg(file)
             .args(["tcp", "and", "port", &port.to_string()])

@@ -16,6 +16,7 @@ use crate::Result;
 /// The load to generate.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
+    pub(crate) host: &'static str,
     pub(crate) port: u16,
     pub(crate) cpu: u32,
     pub(crate) connections: u32,
@@ -50,7 +51,7 @@ fn one(load: Load, number: u32, begin: Instant) -> std::io::Result<Vec<u64>> {
     cpus.set(load.cpu as usize);
     sched_setaffinity(None, &cpus)?;
     set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-    let mut connection = Connection::open(load.port)?;
+    let mut connection = Connection::open(load.host, load.port)?;
     let window = (begin + load.lead_in, begin + load.lead_in + load.length);
     let mut times = Vec::new();
     let mut key = u64::from(number);
@@ -85,8 +86,8 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(port: u16) -> std::io::Result<Self> {
-        let socket = TcpStream::connect(("127.0.0.1", port))?;
+    fn open(host: &str, port: u16) -> std::io::Result<Self> {
+        let socket = TcpStream::connect((host, port))?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(Duration::from_secs(30)))?;
         let mut connection = Self { socket, execute: Vec::new(), answer: Vec::new() };

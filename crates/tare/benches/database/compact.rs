@@ -11,7 +11,7 @@ use tare_stats as stats;
 use crate::server::{ROW_BYTES, Server, cpus, errors, figure, printed, scratch};
 use crate::{Result, rounds};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 10;
 /// The rate as a share of the maximum of the server at rest.
 const RATE_SHARE: f64 = 0.5;
 const REST_DEADLINE: Duration = Duration::from_secs(900);

@@ -15,8 +15,20 @@ use crate::Result;
 pub(crate) const ROW_BYTES: u64 = 300;
 const COLUMNS: [&str; 4] = ["--columns", "5", "--column-bytes", "60"];
 
+/// Where a server runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The address on which it listens.
+    pub(crate) host: &'a str,
+    /// The network namespace of this process; `None` is that of the bench.
+    pub(crate) network_of: Option<u32>,
+}
+
+const HERE: Place<'_> = Place { host: "127.0.0.1", network_of: None };
+
 pub(crate) struct Server {
     child: Child,
+    host: String,
     pub(crate) port: u16,
     data: PathBuf,
     /// Time from the start of the process until it answers a request, which is after it binds the
@@ -26,17 +38,37 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(data: &Path, cpus: &str, more: &[&str]) -> Result<Self> {
+        Self::start_at(HERE, data, cpus, more)
+    }
+
+    pub(crate) fn start_at(
+        place: Place<'_>,
+        data: &Path,
+        cpus: &str,
+        more: &[&str],
+    ) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let began = Instant::now();
-        let child = Command::new(env!("CARGO_BIN_EXE_tare"))
-            .args(["db", "--port", &port.to_string(), "--cpus", cpus, "--data"])
+        let tare = env!("CARGO_BIN_EXE_tare");
+        let mut command = match place.network_of {
+            None => Command::new(tare),
+            Some(pid) => {
+                let mut nsenter = Command::new("nsenter");
+                nsenter.arg(format!("--net=/proc/{pid}/ns/net")).args(["--", tare]);
+                nsenter
+            }
+        };
+        let child = command
+            .args(["db", "--listen", place.host, "--insecure", "--port", &port.to_string()])
+            .args(["--cpus", cpus, "--data"])
             .arg(data)
             .args(more)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let mut server = Self { child, port, data: data.into(), ready: Duration::ZERO };
-        while answers(port).is_err() {
+        let mut server =
+            Self { child, host: place.host.into(), port, data: data.into(), ready: Duration::ZERO };
+        while answers(place.host, port).is_err() {
             if let Some(status) = server.child.try_wait()? {
                 return Err(format!("tare db ended with {status}").into());
             }
@@ -111,7 +143,12 @@ impl Server {
     /// Returns the command for `tare load` on these CPUs with these arguments and the bench's rows.
     pub(crate) fn load(&self, cpus: impl Display, rows: u64, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-        command.args(["load", &format!("127.0.0.1:{}", self.port), "--cpus", &cpus.to_string()]);
+        command.args([
+            "load",
+            &format!("{}:{}", self.host, self.port),
+            "--cpus",
+            &cpus.to_string(),
+        ]);
         command.args(["--rows", &rows.to_string()]).args(COLUMNS).args(words).arg("--json");
         command.stderr(Stdio::null()).stdout(Stdio::piped());
         command
@@ -133,8 +170,8 @@ impl Drop for Server {
 }
 
 /// Sends OPTIONS in protocol version 4 and waits for the header of the answer.
-fn answers(port: u16) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+fn answers(host: &str, port: u16) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect((host, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(120)))?;
     stream.write_all(&[4, 0, 0, 0, 5, 0, 0, 0, 0])?;
     stream.read_exact(&mut [0; 9])
