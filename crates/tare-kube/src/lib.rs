@@ -34,7 +34,7 @@ pub use cluster::Cluster;
 pub use error::KubeError;
 pub use found_pod::{FoundPod, MountedVolume, OtherContainer};
 pub use node::Node;
-pub use node_daemon::TuningDaemon;
+pub use node_daemon::{TuningDaemon, TuningProgram};
 pub use node_pod::{KUBELETS, NodePod, NodeProcess, Streams};
 pub use pod::{Amounts, Cpus, NewPod, PodMount, PodSource, Profile, RunningPod, Sidecar};
 pub use service::{NewService, ServiceAddress};

@@ -1,18 +1,21 @@
 //! A DaemonSet that applies a stored plan of the tuner on nodes, and reverts it at its end.
 //!
 //! Method: as in `node_pod`, the pod has the image of the pause program and the node's own `/usr`
-//! and `/lib`; what it starts enters the namespaces of the kubelet. At the start of its container,
-//! also after a reboot of the node, it copies the plan of a ConfigMap to the node and has Tare's
-//! program there apply it; before the end of the container it has the program revert it.
+//! and `/lib`, or an image of Tare and nothing of the node; what it starts enters the namespaces of
+//! the kubelet. At the start of its container, also after a reboot of the node, it has Tare's
+//! program store the plan of a ConfigMap on the node and apply it; before the end of the container
+//! it has the program revert it.
 //!
-//! Limits: Tare's program and a shell have to be on the nodes. A container that is killed reverts
-//! nothing; the next one finds the settings in force, and reverts them at its end.
+//! Limits: without an image of Tare, its program and a shell have to be on the nodes. A container
+//! that is killed reverts nothing; the next one finds the settings in force, and reverts them at
+//! its end.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
 use crate::node_pod::{self, FIND};
+use crate::tare_image::{PROGRAM, TareImage};
 
 /// The name of the ConfigMap and of the DaemonSet in their namespace.
 const NAME: &str = "tare-tune";
@@ -20,6 +23,9 @@ const NAME: &str = "tare-tune";
 const LABEL: &str = "tare.tune";
 /// Where the pods have the plan.
 const PLAN: &str = "/plan";
+const PLAN_FILE: &str = "/plan/plan.json";
+/// The file of a process's own program, also where its path leads nowhere.
+const OWN_FILE: &str = "/proc/self/exe";
 /// How long reverting may take, in seconds.
 const REVERT_S: u32 = 120;
 
@@ -30,24 +36,27 @@ const SCRIPT: &str = r#"
 node=$(/usr/bin/sh -c "$4")
 on() { /usr/bin/nsenter --target "$node" --mount --uts --ipc --net -- "$@"; }
 if [ "$1" = revert ]; then on "$2" --state "$3" tune revert; exit; fi
-if on /bin/sh -c 'test -e "$1/tune/persist.journal"' sh "$3"; then
-    echo "this node has a plan of its own; run tare tune persist --remove there" >&2; exit 1
-fi
-on /bin/sh -c 'umask 077; mkdir -p "$1/tune" && cat > "$1/tune/plan.json"' sh "$3" < /plan/plan.json || exit
+on "$2" --state "$3" tune store < /plan/plan.json || exit
 on "$2" --state "$3" tune apply --stored --yes || {
     code=$?; on "$2" --state "$3" tune revert; exit "$code"
 }
 exec /usr/bin/sleep infinity
 "#;
 
+/// Tare's program on nodes.
+#[derive(Clone, Copy, Debug)]
+pub enum TuningProgram<'a> {
+    /// A file of the nodes, which their shell starts. The image is that of the pause program.
+    OfNode { path: &'a str, image: &'a str },
+    /// That of an image, which needs no file and no shell of the nodes.
+    OfImage(&'a TareImage),
+}
+
 /// What applies a plan on nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct TuningDaemon<'a> {
     pub namespace: &'a str,
-    /// The image of the pause program.
-    pub image: &'a str,
-    /// The path of Tare's program on the nodes.
-    pub program: &'a str,
+    pub program: TuningProgram<'a>,
     /// Tare's state directory on the nodes.
     pub state: &'a str,
     /// The content of the stored plan.
@@ -61,12 +70,26 @@ pub struct TuningDaemon<'a> {
 impl TuningDaemon<'_> {
     /// Returns namespace, ConfigMap and DaemonSet as they are written in manifests.
     pub fn manifests(&self) -> [Value; 3] {
-        let Self { namespace, image, .. } = self;
+        let namespace = self.namespace;
         let metadata = json!({ "name": NAME, "namespace": namespace });
         let labels = json!({ LABEL: NAME });
-        let (mut volumes, mut mounts) = node_pod::directories(self.architecture);
+        let mut container = json!({ "name": "tune" });
+        let (mut volumes, mut mounts) = match self.program {
+            TuningProgram::OfNode { image, .. } => {
+                container["image"] = json!(image);
+                container["imagePullPolicy"] = json!("IfNotPresent");
+                node_pod::directories(self.architecture)
+            }
+            TuningProgram::OfImage(image) => {
+                image.fill(&mut container);
+                Default::default()
+            }
+        };
         volumes.push(json!({ "name": "plan", "configMap": { "name": NAME } }));
         mounts.push(json!({ "name": "plan", "mountPath": PLAN, "readOnly": true }));
+        container["volumeMounts"] = json!(mounts);
+        container["command"] = json!(self.apply());
+        container["lifecycle"] = json!({ "preStop": { "exec": { "command": self.revert() } } });
         let mut hasher = DefaultHasher::new();
         self.plan.hash(&mut hasher);
         let mut nodes =
@@ -83,14 +106,7 @@ impl TuningDaemon<'_> {
             "spec": node_pod::as_the_node(json!({
                 "nodeSelector": nodes,
                 "terminationGracePeriodSeconds": REVERT_S,
-                "containers": [{
-                    "name": "tune",
-                    "image": image,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": self.command("apply"),
-                    "lifecycle": { "preStop": { "exec": { "command": self.command("revert") } } },
-                    "volumeMounts": mounts,
-                }],
+                "containers": [container],
                 "volumes": volumes,
             })),
         });
@@ -118,8 +134,29 @@ impl TuningDaemon<'_> {
         ]
     }
 
-    fn command(&self, what: &str) -> [String; 8] {
-        ["/usr/bin/sh", "-c", SCRIPT, "sh", what, self.program, self.state, FIND].map(String::from)
+    /// Returns the command that applies the plan and waits for the end of the container.
+    fn apply(&self) -> Vec<&str> {
+        match self.program {
+            TuningProgram::OfNode { path, .. } => self.by_shell("apply", path),
+            TuningProgram::OfImage(_) => {
+                vec![PROGRAM, "--state", self.state, "pod", "tune", PLAN_FILE]
+            }
+        }
+    }
+
+    /// Returns the command that reverts it.
+    fn revert(&self) -> Vec<&str> {
+        match self.program {
+            TuningProgram::OfNode { path, .. } => self.by_shell("revert", path),
+            TuningProgram::OfImage(_) => {
+                let enter = [PROGRAM, "pod", "enter", "--", OWN_FILE];
+                [&enter[..], &["--state", self.state, "tune", "revert"]].concat()
+            }
+        }
+    }
+
+    fn by_shell<'b>(&'b self, what: &'b str, program: &'b str) -> Vec<&'b str> {
+        vec!["/usr/bin/sh", "-c", SCRIPT, "sh", what, program, self.state, FIND]
     }
 }
 
@@ -129,30 +166,48 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::tare_image::PullPolicy;
 
-    #[test]
-    fn manifests_are_objects_of_the_api() {
+    /// Returns the plan and the DaemonSet of a daemon, after a look at their types.
+    fn manifests(program: TuningProgram<'_>, plan: &str) -> (ConfigMap, Value) {
         let labels = [("disk".to_string(), "nvme".to_string())];
-        let daemon = |plan| TuningDaemon {
+        let daemon = TuningDaemon {
             namespace: "tare-tune",
-            image: "pause:3",
-            program: "/usr/local/bin/tare",
+            program,
             state: "/var/lib/tare",
             plan,
             architecture: "amd64",
             labels: &labels,
         };
-        let [_, plan, set] = daemon("{}").manifests();
-        let plan: ConfigMap = serde_json::from_value(plan).unwrap();
-        assert_eq!(plan.data.unwrap()["plan.json"], "{}");
+        let [_, plan, set] = daemon.manifests();
         let typed: DaemonSet = serde_json::from_value(set.clone()).unwrap();
         let again = serde_json::to_value(&typed).unwrap();
-        assert_eq!(again["spec"], set["spec"]);
-        let pod = &again["spec"]["template"];
+        assert_eq!(again["spec"], set["spec"], "every field is one of the API");
+        (serde_json::from_value(plan).unwrap(), again["spec"]["template"].clone())
+    }
+
+    #[test]
+    fn manifests_are_objects_of_the_api() {
+        let program = TuningProgram::OfNode { path: "/usr/local/bin/tare", image: "pause:3" };
+        let (plan, pod) = manifests(program, "{}");
+        assert_eq!(plan.data.unwrap()["plan.json"], "{}");
         assert_eq!(pod["spec"]["nodeSelector"]["disk"], "nvme");
-        let hook = &pod["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"];
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["image"], "pause:3");
+        let hook = &container["lifecycle"]["preStop"]["exec"]["command"];
         assert_eq!((&hook[4], &hook[5]), (&json!("revert"), &json!("/usr/local/bin/tare")));
-        let other = daemon("{ }").manifests()[2].clone();
-        assert_ne!(other["spec"]["template"]["metadata"], pod["metadata"]);
+        assert_ne!(manifests(program, "{ }").1["metadata"], pod["metadata"]);
+    }
+
+    #[test]
+    fn a_pod_with_the_image_of_tare_has_nothing_of_the_node() {
+        let image = TareImage { name: "x/tare:1".into(), pull: PullPolicy::Always };
+        let (_, pod) = manifests(TuningProgram::OfImage(&image), "{}");
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["image"], "x/tare:1");
+        assert_eq!(container["imagePullPolicy"], "Always");
+        assert_eq!(container["volumeMounts"].as_array().unwrap().len(), 1, "the plan");
+        let text = pod.to_string();
+        assert!(!text.contains("hostPath") && !text.contains("sh"), "{text}");
     }
 }

@@ -40,7 +40,7 @@ pub use journal::{Purpose, folder};
 pub use outcome::{
     Applied, AppliedItem, OnDrift, Outcome, RevertOutcome, Reverted, RevertedSetting,
 };
-pub use persist::{UNIT, Units, persist, remove, stored_plan, unit};
+pub use persist::{UNIT, Units, persist, remove, store, stored_plan, unit};
 pub use revert_all::{clean, revert_all};
 pub use setting::{SettingError, SettingErrorClass};
 pub use setting_store::{Failure, LiveHost, SettingStore, SnapshotHost};

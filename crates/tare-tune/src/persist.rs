@@ -123,6 +123,20 @@ pub fn stored_plan(store: &dyn SettingStore, options: &Options) -> Result<String
     Ok(Stored::new(options, plan, hardware).to_json())
 }
 
+/// Stores a plan that [`stored_plan`] made on a host like this one, without a unit.
+///
+/// # Errors
+/// When this host has a plan of its own, another tuning is in progress, or the file cannot be
+/// written.
+pub fn store(state: &Path, plan: &str) -> Result<(), PersistError> {
+    let folder = folder(state);
+    let _lock = Lock::take(&folder)?;
+    match persist_journal(&folder).exists() {
+        true => Err(PersistError::HasOwn),
+        false => write_whole(&stored_path(state), plan),
+    }
+}
+
 /// Stores the current plan for these options and installs the unit. Returns the unit's text. A
 /// second call replaces the stored plan.
 ///
@@ -184,7 +198,7 @@ pub fn remove(state: &Path) -> Result<Vec<PathBuf>, PersistError> {
 
 /// Removes the installed files and the stored plan. The caller must hold the lock.
 pub(super) fn uninstall(folder: &Path, reload_it: bool) -> Result<Vec<PathBuf>, PersistError> {
-    let journal = folder.join("persist.journal");
+    let journal = persist_journal(folder);
     let text = match fs::read_to_string(&journal) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         text => text.map_err(|source| PersistError::Read { path: journal.clone(), source })?,
@@ -226,9 +240,14 @@ fn reload(reload: bool) -> Result<(), PersistError> {
     Ok(())
 }
 
+/// Returns the path of the list of what was installed.
+fn persist_journal(folder: &Path) -> PathBuf {
+    folder.join("persist.journal")
+}
+
 /// Records files before they are created.
 fn note(folder: &Path, files: &[Installed]) -> Result<(), PersistError> {
-    let path = folder.join("persist.journal");
+    let path = persist_journal(folder);
     let write = || -> io::Result<()> {
         let mut file = match LineFile::create_new(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => LineFile::open(&path)?.0,

@@ -27,6 +27,8 @@ pub enum PersistError {
     Foreign { path: PathBuf },
     #[error("cannot write {}; run as root", .path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("this host applies a plan of its own at boot; run tare tune persist --remove there")]
+    HasOwn,
     #[error("cannot remove {}; run as root", .path.display())]
     Remove { path: PathBuf, source: io::Error },
     #[error("cannot reload systemd for the changed unit")]

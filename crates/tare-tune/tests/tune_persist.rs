@@ -10,7 +10,7 @@ use tare_tune::plan::Options;
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{
     OnDrift, PersistError, SnapshotHost, UNIT, Units, apply_stored, persist, remove, revert_all,
-    status, unit,
+    status, store, stored_plan, unit,
 };
 use tune_support::Tree;
 
@@ -99,4 +99,25 @@ fn systemd_accepts_unit() {
     let said = String::from_utf8_lossy(&output.stderr);
     let about_ours: Vec<&str> = said.lines().filter(|line| line.contains(UNIT)).collect();
     assert!(output.status.success() && about_ours.is_empty(), "{said}");
+}
+
+#[test]
+fn a_plan_is_stored_where_none_is_persisted() {
+    let tree = Tree::new("store");
+    let (state, folder) = (tree.state(), tree.root.join("systemd"));
+    fs::create_dir_all(&folder).unwrap();
+    let mut host = host(4);
+    let options = Options { only: vec!["limits".into()], ..Options::default() };
+    let plan = stored_plan(&host, &options).unwrap();
+    store(&state, &plan).unwrap();
+    let stored = apply_stored(&mut host, &state).unwrap();
+    assert!(stored.applied.written().count() > 0, "{stored:?}");
+    revert_all(&mut host, &state, None, OnDrift::Keep).unwrap();
+    assert!(!state.join("tune").exists());
+
+    persist(&host, &state, &options, Path::new("/usr/local/bin/tare"), &Units::at(&folder))
+        .unwrap();
+    let error = store(&state, &plan).unwrap_err();
+    let PersistError::HasOwn = error else { panic!("{error}") };
+    assert_eq!(remove(&state).unwrap().len(), 4);
 }

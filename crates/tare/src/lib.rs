@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Proxy(options) => command::proxy::run(options),
         Command::Guest => command::guest::run(),
         Command::RunServer(options) => run_server::run(options, out),
-        Command::Pod(options) => command::pod::run(options, out),
+        Command::Pod(options) => command::pod::run(options, &arguments.state, out),
         Command::Facts => command::facts::run(out),
     }
 }

@@ -29,8 +29,8 @@ pub struct RunOn {
 #[derive(Clone, Debug, Default, Args)]
 pub struct UseTareImage {
     /// Make the pods on nodes of a cluster of this image, which `tare image` makes: the way to
-    /// kubernetes:NODE, and loaders. Without it they have the node's own programs, so the node
-    /// needs a shell
+    /// kubernetes:NODE, loaders, and those of `tare tune manifest`. Without it they have the
+    /// node's own programs, so the node needs a shell
     #[arg(long, value_name = "NAME")]
     pub tare_image: Option<String>,
     /// When the nodes pull that image
@@ -72,6 +72,8 @@ pub struct PodProgram {
 pub enum PodTask {
     /// Wait until the pod is deleted
     Wait,
+    /// Apply the plan of this file on the node, and wait until the pod is deleted
+    Tune { plan: PathBuf },
     /// Copy the program to the node, if it is not to stay in the pod, and print where it is
     Place {
         #[arg(long)]

@@ -35,6 +35,9 @@ pub enum TuneCommand {
     Persist(TunePersist),
     /// Print a DaemonSet that applies the plan on nodes of a cluster and reverts it at its end
     Manifest(TuneManifest),
+    /// Store the plan on standard input (started by the pods of `manifest`)
+    #[command(hide = true)]
+    Store,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -208,14 +211,24 @@ pub struct TuneManifest {
     pub plan: PlanOptions,
     #[command(flatten)]
     pub on: RunOn,
-    /// Path of Tare's program on the nodes
-    #[arg(long, value_name = "PATH", default_value = "/usr/local/bin/tare")]
+    /// Path of Tare's program on the nodes, which `--tare-image` does not need
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/usr/local/bin/tare",
+        conflicts_with = "tare_image"
+    )]
     pub program: String,
     /// Tare's state directory on the nodes
     #[arg(long, value_name = "DIR", default_value = "/var/lib/tare")]
     pub node_state: String,
-    /// Image of the pause program, the only one of the pods
-    #[arg(long, value_name = "NAME", default_value = "registry.k8s.io/pause:3.10")]
+    /// Image of the pause program, the only one of the pods without `--tare-image`
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "registry.k8s.io/pause:3.10",
+        conflicts_with = "tare_image"
+    )]
     pub image: String,
     /// Namespace to create
     #[arg(long, value_name = "NAME", default_value = "tare-tune")]

@@ -62,7 +62,7 @@ pub(crate) fn asked(command: &Command) -> Option<&RunOn> {
             TuneCommand::Status(options) => &options.on,
             TuneCommand::Prove(options) => &options.on,
             TuneCommand::Manifest(options) => &options.on,
-            TuneCommand::Flags(_) | TuneCommand::Persist(_) => return None,
+            TuneCommand::Flags(_) | TuneCommand::Persist(_) | TuneCommand::Store => return None,
         },
         _ => return None,
     };

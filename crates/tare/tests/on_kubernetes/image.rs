@@ -11,7 +11,7 @@ use super::loaders::write_study;
 use super::*;
 
 /// The name under which the tests load the image.
-const NAME: &str = "tare.test/tare:1";
+pub(super) const NAME: &str = "tare.test/tare:1";
 
 /// Returns a kubelet in the network namespace of this process, and its containerd's socket.
 fn kubelet() -> (u32, PathBuf) {
@@ -29,7 +29,7 @@ fn kubelet() -> (u32, PathBuf) {
 }
 
 /// An image on the node, by its name. Dropping it removes it.
-struct Loaded(&'static str);
+pub(super) struct Loaded(&'static str);
 
 impl Loaded {
     fn ctr(words: &[&str]) -> Output {
@@ -41,7 +41,7 @@ impl Loaded {
     }
 
     /// Makes the image of this program and loads it, as users do.
-    fn load(folder: &Path) -> Self {
+    pub(super) fn load(folder: &Path) -> Self {
         Self::of_program(Path::new(env!("CARGO_BIN_EXE_tare")), NAME, folder)
     }
 
@@ -67,10 +67,10 @@ impl Drop for Loaded {
 
 /// The shells of the node, and what the pods of the pause program's image run of it, are no
 /// programs any more. Dropping this brings them back.
-struct WithoutShell(Vec<PathBuf>);
+pub(super) struct WithoutShell(Vec<PathBuf>);
 
 impl WithoutShell {
-    fn hide() -> Self {
+    pub(super) fn hide() -> Self {
         let all = ["sh", "dash", "bash", "busybox", "nsenter", "sleep"];
         let found = all.iter().filter_map(|name| fs::canonicalize(format!("/usr/bin/{name}")).ok());
         let mut paths: Vec<PathBuf> = found.collect();

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tare_kube::TuningDaemon;
+use tare_kube::{TuningDaemon, TuningProgram};
 use tare_tune::LiveHost;
 use tare_tune::plan::Options;
 
@@ -13,10 +13,13 @@ use crate::exit::Exit;
 pub(crate) fn run(arguments: &TuneManifest, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let options = Options::from(&arguments.plan);
     let plan = tare_tune::stored_plan(&LiveHost::new("/"), &options).map_err(persist_error)?;
+    let image = arguments.on.image.get();
     let daemon = TuningDaemon {
         namespace: &arguments.namespace,
-        image: &arguments.image,
-        program: &arguments.program,
+        program: match &image {
+            Some(image) => TuningProgram::OfImage(image),
+            None => TuningProgram::OfNode { path: &arguments.program, image: &arguments.image },
+        },
         state: &arguments.node_state,
         plan: &plan,
         // The words of Go for what Tare runs on.

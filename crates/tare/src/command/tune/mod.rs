@@ -38,6 +38,7 @@ pub(crate) fn run(options: &Tune, state: &Path, out: &mut dyn Write) -> anyhow::
         TuneCommand::Prove(options) => prove::run(options, state, out),
         TuneCommand::Persist(options) => persist::run(options, state, out),
         TuneCommand::Manifest(options) => daemon::run(options, out),
+        TuneCommand::Store => persist::store(state),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use anyhow::Context;
 use tare_tune::plan::Options;
 use tare_tune::{LiveHost, PersistError, UNIT, Units};
 
@@ -45,6 +46,13 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
+/// Runs `tare tune store`, which a pod of `tare tune manifest` starts.
+pub(super) fn store(state: &Path) -> anyhow::Result<Exit> {
+    let plan = std::io::read_to_string(std::io::stdin()).context("cannot read the plan")?;
+    tare_tune::store(state, &plan).map_err(persist_error)?;
+    Ok(Exit::Success)
+}
+
 /// Runs `tare tune apply --stored`, which the unit starts.
 pub(super) fn apply_stored(
     store: &mut LiveHost,
@@ -74,7 +82,7 @@ pub(super) fn apply_stored(
 /// Adds the exit code to an error of persisting.
 pub(super) fn persist_error(error: PersistError) -> anyhow::Error {
     let exit = match error {
-        PersistError::NoSystemd | PersistError::Write { .. } => Exit::Host,
+        PersistError::NoSystemd | PersistError::HasOwn | PersistError::Write { .. } => Exit::Host,
         PersistError::NotStored { .. } | PersistError::Unusable { .. } => Exit::Input,
         PersistError::Plan(error) => return plan_error(error),
         PersistError::Tune(error) => return tune_error(error),
