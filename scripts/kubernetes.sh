@@ -2,7 +2,8 @@
 # runs it by hand.
 #
 # etcd, containerd, runc and the plug-ins of CNI are the distribution's. The programs of Kubernetes are
-# built from their Go module once and kept below /var/cache/tare/kubernetes; nothing is installed. Each
+# built from their Go module once and kept below /var/cache/tare/kubernetes; nothing is installed. With
+# TARE_KUBERNETES_CONTAINERD containerd and runc are built too, for what an older one cannot do. Each
 # node has a network namespace and a mount namespace of its own, with the state of all in one directory.
 # The cgroup /kubepods is on the host, because the tests read pods there.
 #
@@ -18,6 +19,13 @@ v1.33.5) kubernetes_sum=h1:uf0/5VVQodYf61FudCbwtWjg5ApQcKKA7mwanTLjxyw= ;;
 v1.32.9) kubernetes_sum=h1:w4Zv/2dVwQKUqCZOSBnMzjMYZQ33TNuSZvbkJ9HEaGE= ;;
 *) kubernetes_sum="" ;; # the build refuses it
 esac
+kubernetes_containerd=${TARE_KUBERNETES_CONTAINERD:-} # the distribution's, if it is empty
+case $kubernetes_containerd in
+v2.1.9) kubernetes_containerd_sum=h1:lOQQ3qVEtauZCHKh8S2Xph5fGXFX2uZxMHmaslOZtW0= ;;
+*) kubernetes_containerd_sum="" ;;
+esac
+kubernetes_runc=v1.3.7 # beside that containerd
+kubernetes_runc_sum=h1:1lQXoPXNbYmUzD4utKkbcBSai3jqmuvJr218kAvIwGc=
 kubernetes_cache=/var/cache/tare/kubernetes
 kubernetes_programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
 kubernetes_names="tare-node tare-second tare-third tare-fourth" # of the nodes
@@ -31,12 +39,19 @@ kubernetes_build_pid=""
 
 # --- the programs ---------------------------------------------------------------------------------
 
-# Whether all programs of Kubernetes are built.
-kubernetes_found() {
+# Prints the scripts that build what is missing.
+kubernetes_missing() {
     for program in $kubernetes_programs; do
-        [ -x "$kubernetes_cache/$kubernetes_version/$program" ] || return 1
+        [ -x "$kubernetes_cache/$kubernetes_version/$program" ] || { echo build && break; }
+    done
+    [ -n "$kubernetes_containerd" ] || return 0
+    for program in containerd containerd-shim-runc-v2 runc; do
+        [ -x "$kubernetes_cache/containerd-$kubernetes_containerd/$program" ] || { echo build-containerd && break; }
     done
 }
+
+# Whether all programs are built.
+kubernetes_found() { [ -z "$(kubernetes_missing)" ]; }
 
 # Builds the programs in the background unless they are there: about 15 minutes of CPU time, once.
 # Without Go the tests of Kubernetes skip themselves and say why.
@@ -52,22 +67,30 @@ kubernetes_build() {
         return
         ;;
     esac
-    say "$script: building Kubernetes $kubernetes_version below $kubernetes_cache with Go; it is not installed"
+    missing=$(kubernetes_missing | tr '\n' ' ')
+    say "$script: building Kubernetes $kubernetes_version${kubernetes_containerd:+, containerd $kubernetes_containerd} below $kubernetes_cache" \
+        "with Go, as far as they are missing; nothing is installed"
     mkdir -p "$kubernetes_cache"
     kubernetes_build_dir=$(mktemp -d "$kubernetes_cache/build.XXXXXX") || return 0
     # A separate process group, so that its compilers end with it.
+    # shellcheck disable=SC2016 # expands in the inner shell
     kubernetes_go=$kubernetes_go kubernetes_build_dir=$kubernetes_build_dir kubernetes_sum=$kubernetes_sum \
         kubernetes_version=$kubernetes_version kubernetes_programs=$kubernetes_programs \
-        setsid nice -n 19 sh -eu "$root/tests/kubernetes/build" >"$kubernetes_build_dir/log" 2>&1 &
+        kubernetes_containerd=$kubernetes_containerd kubernetes_containerd_sum=$kubernetes_containerd_sum \
+        kubernetes_runc=$kubernetes_runc kubernetes_runc_sum=$kubernetes_runc_sum \
+        setsid nice -n 19 sh -euc 'for script in $2; do sh -eu "$1/$script"; done' \
+        sh "$root/tests/kubernetes" "$missing" >"$kubernetes_build_dir/log" 2>&1 &
     kubernetes_build_pid=$!
 }
 
-# Waits for the build and puts the programs in their place, all or none.
+# Waits for the build and puts the programs in their places, all or none.
 kubernetes_build_ready() {
     [ -n "$kubernetes_build_pid" ] || return 0
     if wait "$kubernetes_build_pid"; then
-        rm -rf "${kubernetes_cache:?}/$kubernetes_version"
-        mv "$kubernetes_build_dir/bin" "$kubernetes_cache/$kubernetes_version"
+        for built in "$kubernetes_build_dir"/built/*; do
+            rm -rf "${kubernetes_cache:?}/${built##*/}"
+            mv "$built" "$kubernetes_cache/"
+        done
     else
         tail -n 5 "$kubernetes_build_dir/log" >&2
         say "$script: Kubernetes could not be built; its tests are skipped"
@@ -369,10 +392,13 @@ kubernetes_configure_node() {
     masquerade=true
     [ "$kubernetes_nodes" = 1 ] || masquerade=false
     cat >"$dir/containerd.toml" <<CONTAINERD
+# Version 2.0 and later convert it.
 version = 2
 root = "$dir/containerd/root"
 state = "$dir/containerd/state"
 oom_score = 0
+# It would listen in /var/run.
+disabled_plugins = ["io.containerd.nri.v1.nri"]
 [grpc]
   address = "$dir/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
@@ -411,11 +437,13 @@ nodeStatusUpdateFrequency: 2s
 KUBELET
 }
 
-# kubernetes_containerd NUMBER: starts containerd on a node, and gives it the image of the pause program.
-kubernetes_containerd() {
+# kubernetes_runtime NUMBER: starts containerd on a node, and gives it the image of the pause program.
+kubernetes_runtime() {
     kubernetes_of "$1"
     socket=$node_dir/containerd.sock
-    kubernetes_run "containerd$node_log" containerd --config "$node_dir/containerd.toml"
+    # It finds its shim there, which finds runc.
+    path=${kubernetes_containerd:+$kubernetes_cache/containerd-$kubernetes_containerd:}$PATH
+    kubernetes_run "containerd$node_log" env PATH="$path" containerd --config "$node_dir/containerd.toml"
     kubernetes_wait "containerd$node_log" "$kubernetes_pid" 300 ctr --address "$socket" version || return 1
     nsenter --net="/proc/$node_holder/ns/net" --mount="/proc/$node_holder/ns/mnt" \
         ctr --address "$socket" --namespace k8s.io images import "$kubernetes_dir/pause.tar" >/dev/null
@@ -474,7 +502,7 @@ kubernetes_start() {
         --service-cluster-ip-range=10.96.0.0/24 --allow-privileged=true \
         --kubelet-preferred-address-types=InternalIP
     server=$kubernetes_pid
-    for number in $(seq "$kubernetes_nodes"); do kubernetes_containerd "$number" || return 1; done
+    for number in $(seq "$kubernetes_nodes"); do kubernetes_runtime "$number" || return 1; done
     kubernetes_wait kube-apiserver "$server" 1200 kubernetes_api_ready || return 1
     kubernetes_of 1
     kubernetes_run kube-controller-manager "$bin/kube-controller-manager" --kubeconfig="$dir/access/admin" \

@@ -226,13 +226,6 @@ fn pods_conform() {
     powerless.name = "no capabilities".into();
     powerless.confinement.capabilities = Capabilities::None;
     conforms(&scratch.factory, &powerless);
-    // Otherwise they are refused (`refusals_are_one_line`).
-    if has_user_namespaces() {
-        let mut own_users = spec("bridge", "shared", "default", "directory");
-        own_users.name = "user namespace".into();
-        own_users.confinement.user = User::Namespace;
-        conforms(&scratch.factory, &own_users);
-    }
     // A proxy is Tare's own program, which crates/tare/tests/on_kubernetes.rs has.
     let mut idle = spec("bridge", "shared", "default", "directory");
     idle.name = "idle sidecar".into();
@@ -247,6 +240,29 @@ fn pods_conform() {
         profiled.name = format!("AppArmor {apparmor}");
         profiled.confinement.apparmor = apparmor;
         conforms(&scratch.factory, &profiled);
+    }
+}
+
+/// A node has them with `TARE_KUBERNETES_CONTAINERD=v2.1.9 scripts/kubernetes`, otherwise they are
+/// refused (`refusals_are_one_line`).
+#[test]
+fn pods_with_user_namespaces_conform() {
+    let test = "pods_with_user_namespaces_conform";
+    let Some(_alone) = alone_on_node(test) else { return };
+    if !has_user_namespaces() {
+        let place = "with TARE_KUBERNETES_CONTAINERD=v2.1.9 scripts/kubernetes".to_string();
+        return skip(test, Reason::RunsElsewhere { place });
+    }
+    let scratch = Scratch::open("kubernetes-users");
+    for (network, security, storage) in [
+        ("bridge", "default", "directory"),
+        ("service", "none", "volume"),
+        ("bridge", "none", "tmpfs"),
+    ] {
+        let mut own_users = spec(network, "shared", security, storage);
+        own_users.name = format!("user namespace, {storage}");
+        own_users.confinement.user = User::Namespace;
+        conforms(&scratch.factory, &own_users);
     }
 }
 
