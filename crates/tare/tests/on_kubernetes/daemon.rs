@@ -21,6 +21,32 @@ fn manifests(namespace: &str, state: &Path, words: &[&str]) -> Output {
     command.arg("--node-state").arg(state).args(words).output().unwrap()
 }
 
+/// A DaemonSet of the cluster, which a failed test deletes too: some of its settings are those of
+/// the whole machine.
+struct Daemon {
+    path: String,
+}
+
+impl Daemon {
+    fn delete(&self) -> bool {
+        answer("DELETE", &self.path, r#"{"propagationPolicy":"Foreground"}"#).0 < 300
+    }
+
+    fn is_there(&self) -> bool {
+        answer("GET", &self.path, "").0 != 404
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let began = Instant::now();
+        self.delete();
+        while self.is_there() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
 /// Applies manifests to the cluster, looks at what they do on the node, and deletes them.
 fn check(case: &Case, words: &[&str]) {
     let old = setting();
@@ -39,6 +65,7 @@ fn check(case: &Case, words: &[&str]) {
     let own = state.join("tune/persist.journal");
     fs::create_dir_all(own.parent().unwrap()).unwrap();
     fs::write(&own, "").unwrap();
+    let daemon = Daemon { path: format!("{sets}/tare-tune") };
     for (path, manifest) in paths.iter().zip(&manifests) {
         request("POST", path, manifest);
     }
@@ -62,12 +89,9 @@ fn check(case: &Case, words: &[&str]) {
     until("the plan is applied", || setting() != 128);
     assert!(setting() > 128 && state.join("tune/plan.json").exists());
     until("the log has the outcome", || log().contains("written and read back"));
-    let daemon = format!("{sets}/tare-tune");
-    request("DELETE", &daemon, r#"{"propagationPolicy":"Foreground"}"#);
+    assert!(daemon.delete());
     until("the plan is reverted", || setting() == 128);
-    until("the DaemonSet ends", || {
-        !state.join("tune/plan.json").exists() && answer("GET", &daemon, "").0 == 404
-    });
+    until("the DaemonSet ends", || !state.join("tune/plan.json").exists() && !daemon.is_there());
     request("DELETE", &home, "");
     until("the namespace ends", || answer("GET", &home, "").0 == 404);
     fs::write(SETTING, old.to_string()).unwrap();
