@@ -67,8 +67,8 @@ impl LineFile {
     }
 }
 
-/// A child between its fork and its execve has a copy of the descriptor, and with it the lock, which
-/// closing the file here would leave to it. Unlocking takes it from all copies (flock(2)).
+/// A child between its fork and its execve has a copy of the descriptor, and with it the lock,
+/// which closing the file would leave to it. Unlocking takes it from all copies (flock(2)).
 impl Drop for LineFile {
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);

@@ -20,7 +20,7 @@ impl FileLock {
         Self::taken(file.try_lock(), file)
     }
 
-    /// Locks a file against those who want it for themselves, without waiting; `None` if one has it.
+    /// Locks a file against exclusive locks, without waiting; `None` if there is one.
     ///
     /// # Errors
     /// As [`FileLock::exclusive`].
