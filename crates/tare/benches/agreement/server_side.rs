@@ -44,7 +44,7 @@ impl ServerSide {
     }
 
     pub(crate) fn place(&self) -> Place<'static> {
-        Place { host: SERVER, network_of: Some(self.0.id()) }
+        Place { host: SERVER, network_of: Some(self.0.id()), bound: false }
     }
 }
 

@@ -22,9 +22,11 @@ pub(crate) struct Place<'a> {
     pub(crate) host: &'a str,
     /// The network namespace of this process; `None` is that of the bench.
     pub(crate) network_of: Option<u32>,
+    /// Whether the server has no CPUs but its own. An overprovisioned one does not bind its threads.
+    pub(crate) bound: bool,
 }
 
-const HERE: Place<'_> = Place { host: "127.0.0.1", network_of: None };
+pub(crate) const HERE: Place<'_> = Place { host: "127.0.0.1", network_of: None, bound: false };
 
 pub(crate) struct Server {
     child: Child,
@@ -49,16 +51,17 @@ impl Server {
     ) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let began = Instant::now();
-        let tare = env!("CARGO_BIN_EXE_tare");
-        let mut command = match place.network_of {
-            None => Command::new(tare),
-            Some(pid) => {
-                let mut nsenter = Command::new("nsenter");
-                nsenter.arg(format!("--net=/proc/{pid}/ns/net")).args(["--", tare]);
-                nsenter
-            }
-        };
-        let child = command
+        // Each becomes the next, so the process id is that of the server.
+        let mut words = Vec::new();
+        if let Some(pid) = place.network_of {
+            words.extend(["nsenter".into(), format!("--net=/proc/{pid}/ns/net"), "--".into()]);
+        }
+        if place.bound {
+            words.extend(["taskset", "--cpu-list", cpus].map(String::from));
+        }
+        words.push(env!("CARGO_BIN_EXE_tare").into());
+        let child = Command::new(&words[0])
+            .args(&words[1..])
             .args(["db", "--listen", place.host, "--insecure", "--port", &port.to_string()])
             .args(["--cpus", cpus, "--data"])
             .arg(data)

@@ -7,7 +7,7 @@
 
 use tare_stats as stats;
 
-use crate::server::{Server, cpus, figure, printed, scratch};
+use crate::server::{HERE, Place, Server, cpus, figure, printed, scratch};
 use crate::{Result, median, rounds};
 
 const ROWS: u64 = 100_000;
@@ -76,7 +76,8 @@ fn measure(case: &Case, shards: usize, cpus: &str, seconds: u64) -> Result<(f64,
     let scratch = scratch()?;
     let smp = shards.to_string();
     let words = ["--smp", &smp, "--overprovisioned", "yes", "--durability", case.durability];
-    let server = Server::start(&scratch.path().join("data"), cpus, &words)?;
+    let place = Place { bound: true, ..HERE };
+    let server = Server::start_at(place, &scratch.path().join("data"), cpus, &words)?;
     server.populate(cpus, ROWS)?;
     let (in_flight, connections) = ((64 * shards).to_string(), (2 * shards).to_string());
     let duration = format!("{seconds}s");
