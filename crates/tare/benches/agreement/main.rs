@@ -17,9 +17,9 @@
 //! The server burns 1 ms of CPU time per operation, so that the figures are dominated by the server
 //! and not by the cost of a wake-up; the capture is also compared for a server without that delay,
 //! where that cost shows. Prints every run; fails if a figure by the kernel's times is more than
-//! 3 % and 1 µs off the capture, or if the interval of a ratio to the plain client lies more than 3 % off.
-//! Needs root, unshare, nsenter, ip and two CPUs; tcpdump for the first part; uses tshark too if it
-//! is installed.
+//! 3 % and 1 µs off the capture, or if the interval of a ratio to the plain client lies more than
+//! 3 % off. Needs root, unshare, nsenter, ip and two CPUs; tcpdump for the first part; uses tshark
+//! too if it is installed.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod capture;
