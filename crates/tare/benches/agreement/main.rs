@@ -2,8 +2,8 @@
 //!
 //! Checks the figures that `tare load` prints against a packet capture of the same run, and against
 //! another client in alternating runs. Client and server each have a network namespace of their
-//! own, linked by a pair of virtual Ethernet devices (see `server_side`); the load reads rows of 300
-//! bytes.
+//! own, linked by a pair of virtual Ethernet devices (see `server_side`); the load reads rows of
+//! 300 bytes.
 //!
 //! 1. The capture (see `capture`): service times of the same operations on the wire, beside those
 //!    by the client's clock and, in a second run, by the kernel's times (`--kernel-times`). The
@@ -50,8 +50,8 @@ const ROWS: u64 = 10_000;
 const LEAD_IN: Duration = Duration::from_secs(1);
 /// The largest difference of a ratio from 1.
 const TOLERANCE: f64 = 0.03;
-/// The largest difference from the capture that counts as none, in ns. The kernel copies a packet to
-/// the capture, with its time, before it passes the packet to the device (`xmit_one` in
+/// The largest difference from the capture that counts as none, in ns. The kernel copies a packet
+/// to the capture, with its time, before it passes the packet to the device (`xmit_one` in
 /// net/core/dev.c), whose driver takes the time of the client.
 const TOLERANCE_NS: f64 = 1_000.0;
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];

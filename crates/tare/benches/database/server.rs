@@ -22,7 +22,7 @@ pub(crate) struct Place<'a> {
     pub(crate) host: &'a str,
     /// The network namespace of this process; `None` is that of the bench.
     pub(crate) network_of: Option<u32>,
-    /// Whether the server has no CPUs but its own. An overprovisioned one does not bind its threads.
+    /// Whether the server has no other CPUs. An overprovisioned one does not bind its threads.
     pub(crate) bound: bool,
 }
 

@@ -70,8 +70,8 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the operations per second, the server's CPU time of each in µs, and the share of the CPUs
-/// that was idle.
+/// Returns the operations per second, the server's CPU time of each in µs, and the share of the
+/// CPUs that was idle.
 fn measure(case: &Case, shards: usize, cpus: &str, seconds: u64) -> Result<(f64, f64, f64)> {
     let scratch = scratch()?;
     let smp = shards.to_string();
