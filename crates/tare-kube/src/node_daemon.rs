@@ -24,8 +24,6 @@ const LABEL: &str = "tare.tune";
 /// Where the pods have the plan.
 const PLAN: &str = "/plan";
 const PLAN_FILE: &str = "/plan/plan.json";
-/// The file of a process's own program, also where its path leads nowhere.
-const OWN_FILE: &str = "/proc/self/exe";
 /// How long reverting may take, in seconds.
 const REVERT_S: u32 = 120;
 
@@ -138,9 +136,7 @@ impl TuningDaemon<'_> {
     fn apply(&self) -> Vec<&str> {
         match self.program {
             TuningProgram::OfNode { path, .. } => self.by_shell("apply", path),
-            TuningProgram::OfImage(_) => {
-                vec![PROGRAM, "--state", self.state, "pod", "tune", PLAN_FILE]
-            }
+            TuningProgram::OfImage(_) => [&self.by_image()[..], &[PLAN_FILE]].concat(),
         }
     }
 
@@ -148,11 +144,13 @@ impl TuningDaemon<'_> {
     fn revert(&self) -> Vec<&str> {
         match self.program {
             TuningProgram::OfNode { path, .. } => self.by_shell("revert", path),
-            TuningProgram::OfImage(_) => {
-                let enter = [PROGRAM, "pod", "enter", "--", OWN_FILE];
-                [&enter[..], &["--state", self.state, "tune", "revert"]].concat()
-            }
+            TuningProgram::OfImage(_) => self.by_image().to_vec(),
         }
+    }
+
+    /// It applies a plan that follows, and reverts without one.
+    fn by_image(&self) -> [&str; 5] {
+        [PROGRAM, "--state", self.state, "pod", "tune"]
     }
 
     fn by_shell<'b>(&'b self, what: &'b str, program: &'b str) -> Vec<&'b str> {

@@ -20,5 +20,5 @@ pub use error::RemoteError;
 pub use host::{HostBasics, RemoteHost};
 pub use install::InstalledProgram;
 pub use node_entry::{NodeEntryError, enter_node};
-pub use placed::{PlaceError, PlacedProgram, place_program};
+pub use placed::{OWN_PROGRAM, PlaceError, PlacedProgram, place_program};
 pub use process::RemoteProcess;

@@ -13,7 +13,7 @@ use crate::node_entry::{NodeEntryError, enter_node};
 use crate::program_copy::{DIRECTORY, VERSION, hash_of, path_of_copy};
 
 /// The program of this process.
-const OWN: &str = "/proc/self/exe";
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Where the program of a pod can be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub enum PlaceError {
 /// If the node cannot be entered, or takes no program.
 pub fn place_program(on_node: bool) -> Result<PlacedProgram, PlaceError> {
     let read = |source| PlaceError::Read { source };
-    let bytes = fs::read(OWN).map_err(read)?;
+    let bytes = fs::read(OWN_PROGRAM).map_err(read)?;
     let hash = hash_of(&bytes);
     let path = match on_node {
         true => {
@@ -60,7 +60,7 @@ pub fn place_program(on_node: bool) -> Result<PlacedProgram, PlaceError> {
             started.map_err(|source| PlaceError::Start { path: path.clone(), source })?;
             path
         }
-        false => fs::read_link(OWN).map_err(read)?.to_string_lossy().into_owned(),
+        false => fs::read_link(OWN_PROGRAM).map_err(read)?.to_string_lossy().into_owned(),
     };
     let system = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();

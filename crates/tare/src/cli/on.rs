@@ -72,8 +72,9 @@ pub struct PodProgram {
 pub enum PodTask {
     /// Wait until the pod is deleted
     Wait,
-    /// Apply the plan of this file on the node, and wait until the pod is deleted
-    Tune { plan: PathBuf },
+    /// Apply the plan of this file on the node, and wait until the pod is deleted; without a file
+    /// revert it
+    Tune { plan: Option<PathBuf> },
     /// Copy the program to the node, if it is not to stay in the pod, and print where it is
     Place {
         #[arg(long)]

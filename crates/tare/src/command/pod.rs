@@ -9,14 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
-use tare_remote::{enter_node, place_program};
+use tare_remote::{OWN_PROGRAM, enter_node, place_program};
 
 use crate::cli::{PodProgram, PodTask};
 use crate::exit::{Exit, ExitWith};
 use crate::signals;
-
-/// The program of this process, in its pod and on the node.
-const OWN: &str = "/proc/self/exe";
 
 /// The home of root on most nodes, for programs that look for one.
 const HOME: &str = "/root";
@@ -24,7 +21,8 @@ const HOME: &str = "/root";
 pub(crate) fn run(options: &PodProgram, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match &options.task {
         PodTask::Wait => signals::wait()?,
-        PodTask::Tune { plan } => return tune(plan, state),
+        PodTask::Tune { plan: Some(plan) } => return tune(plan, state),
+        PodTask::Tune { plan: None } => return tune_node(&["revert"], state, Stdio::null()),
         PodTask::Place { on_node } => {
             let placed = place_program(*on_node).exit_with(Exit::Host)?;
             writeln!(out, "{}", serde_json::to_string(&placed)?)?;
@@ -53,8 +51,8 @@ fn tune(plan: &Path, state: &Path) -> anyhow::Result<Exit> {
 
 /// Runs `tare tune` on the node with its state directory there, from the file in the pod.
 fn tune_node(words: &[&str], state: &Path, input: Stdio) -> anyhow::Result<Exit> {
-    let mut command = Command::new(OWN);
-    command.args(["pod", "enter", "--", OWN, "--state"]).arg(state).arg("tune").args(words);
+    let mut command = Command::new(OWN_PROGRAM);
+    command.args(["pod", "enter", "--", OWN_PROGRAM, "--state"]).arg(state).arg("tune").args(words);
     let status = command.stdin(input).status().context("cannot start this program again")?;
     Ok(status.code().map_or(Exit::Failure, Exit::of_code))
 }
