@@ -54,6 +54,7 @@ fetch_guest_kernel() {
 
 # The version is that of the Go module, whose programs do not know their own.
 runsc_version=v0.0.0-20260905035102-160fafc42237
+runsc_sum=h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44=
 runsc_cache=/var/cache/tare/runsc
 
 # Prints where runsc is, as Tare finds it: on PATH, else what was built for it.

@@ -3,7 +3,7 @@
 #
 # etcd, containerd, runc and the plug-ins of CNI are the distribution's. The programs of Kubernetes are
 # built from their Go module once and kept below /var/cache/tare/kubernetes; nothing is installed. With
-# TARE_KUBERNETES_CONTAINERD containerd and runc are built too, for what an older one cannot do. Each
+# TARE_KUBERNETES_CONTAINERD containerd, runc and gVisor's shim are built too, for what an older one cannot do. Each
 # node has a network namespace and a mount namespace of its own, with the state of all in one directory.
 # The cgroup /kubepods is on the host, because the tests read pods there.
 #
@@ -48,6 +48,7 @@ kubernetes_missing() {
     for program in containerd containerd-shim-runc-v2 runc; do
         [ -x "$kubernetes_cache/containerd-$kubernetes_containerd/$program" ] || { echo build-containerd && break; }
     done
+    [ -x "$kubernetes_cache/gvisor-$runsc_version/containerd-shim-runsc-v1" ] || echo build-gvisor
 }
 
 # Whether all programs are built.
@@ -78,6 +79,7 @@ kubernetes_build() {
         kubernetes_version=$kubernetes_version kubernetes_programs=$kubernetes_programs \
         kubernetes_containerd=$kubernetes_containerd kubernetes_containerd_sum=$kubernetes_containerd_sum \
         kubernetes_runc=$kubernetes_runc kubernetes_runc_sum=$kubernetes_runc_sum \
+        runsc_version=$runsc_version runsc_sum=$runsc_sum \
         setsid nice -n 19 sh -euc 'for script in $2; do sh -eu "$1/$script"; done' \
         sh "$root/tests/kubernetes" "$missing" >"$kubernetes_build_dir/log" 2>&1 &
     kubernetes_build_pid=$!
@@ -378,6 +380,7 @@ kubernetes_configure() {
     kubernetes_access "$dir/access/powerless" powerless "$powerless"
     # The kubelets and the proxies of the other nodes.
     kubernetes_access "$dir/access/other" admin "$kubernetes_token" 192.0.2.1
+    TARE_KUBERNETES_GVISOR="" # the handler of a runtime class, if the nodes have it
     for number in $(seq "$kubernetes_nodes"); do kubernetes_configure_node "$number" || return 1; done
 }
 
@@ -410,6 +413,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$dir/cni"
 CONTAINERD
+    kubernetes_configure_gvisor
     cat >"$dir/cni/10-tare.conflist" <<CNI
 {"cniVersion": "0.4.0", "name": "tare", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": $masquerade, "hairpinMode": true,
@@ -437,12 +441,30 @@ nodeStatusUpdateFrequency: 2s
 KUBELET
 }
 
+# Adds gVisor's runsc to the runtimes of the containerd of the node that kubernetes_of set, if both are there.
+# Its shim speaks to containerd 2.0 and later.
+kubernetes_configure_gvisor() {
+    [ -n "$kubernetes_containerd" ] || return 0
+    runsc=$(find_runsc) || return 0
+    cat >>"$node_dir/containerd.toml" <<CONTAINERD
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc]
+    runtime_type = "io.containerd.runsc.v1"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc.options]
+      TypeUrl = "io.containerd.runsc.v1.options"
+      ConfigPath = "$node_dir/runsc.toml"
+CONTAINERD
+    printf 'binary_name = "%s"\nroot = "%s"\n' "$runsc" "$node_dir/runsc" >"$node_dir/runsc.toml"
+    TARE_KUBERNETES_GVISOR=runsc
+}
+
 # kubernetes_runtime NUMBER: starts containerd on a node, and gives it the image of the pause program.
 kubernetes_runtime() {
     kubernetes_of "$1"
     socket=$node_dir/containerd.sock
-    # It finds its shim there, which finds runc.
-    path=${kubernetes_containerd:+$kubernetes_cache/containerd-$kubernetes_containerd:}$PATH
+    # It finds its shims there, which find runc.
+    path=${kubernetes_containerd:+$kubernetes_cache/containerd-$kubernetes_containerd:$kubernetes_cache/gvisor-$runsc_version:}$PATH
     kubernetes_run "containerd$node_log" env PATH="$path" containerd --config "$node_dir/containerd.toml"
     kubernetes_wait "containerd$node_log" "$kubernetes_pid" 300 ctr --address "$socket" version || return 1
     nsenter --net="/proc/$node_holder/ns/net" --mount="/proc/$node_holder/ns/mnt" \
@@ -520,7 +542,7 @@ kubernetes_start() {
     kubernetes_wait kube-controller-manager "$controllers" 600 kubernetes_account_ready || return 1
     KUBECONFIG=$dir/access/admin
     TARE_KUBERNETES_NETNS=$kubernetes_netns
-    export KUBECONFIG TARE_KUBERNETES_NETNS TARE_KUBERNETES_OTHERS
+    export KUBECONFIG TARE_KUBERNETES_NETNS TARE_KUBERNETES_OTHERS TARE_KUBERNETES_GVISOR
     say "$script: a private cluster answers in the network namespace $kubernetes_netns"
 }
 

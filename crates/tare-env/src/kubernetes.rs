@@ -16,6 +16,8 @@ use tare_host::undo::{UndoKinds, check_name};
 use tare_kube::{Access, Cluster, KubeError, Volume};
 use tare_lab::PartError;
 
+use crate::runtime::gvisor::PodSandbox;
+
 /// Names a file with the access to the cluster of this node, for the entries of a run that came
 /// with an access of its own (`tare clean --on kubernetes:NODE`).
 pub const NODE_KUBECONFIG_VARIABLE: &str = "TARE_NODE_KUBECONFIG";
@@ -127,7 +129,14 @@ impl UndoKinds for KubernetesKinds {
             }
             KubernetesEntry::Pod { access, namespace, name } => {
                 check_name(run, &namespace)?;
-                with_access(&access, |cluster| cluster.delete_pod(&namespace, &name))
+                with_access(&access, |cluster| {
+                    // The kubelet cannot end a paused sandbox; one that runs refuses.
+                    let pod = cluster.pod(&namespace, &name).ok().flatten();
+                    if let Some(sandbox) = pod.and_then(|pod| PodSandbox::find(&pod.uid)) {
+                        let _ = sandbox.resume();
+                    }
+                    cluster.delete_pod(&namespace, &name)
+                })
             }
             KubernetesEntry::Service { access, namespace, name } => {
                 check_name(run, &namespace)?;

@@ -29,6 +29,14 @@ pub fn sockets(process: &str) -> Vec<Socket> {
     tables.iter().flat_map(|table| table.lines().filter_map(socket)).collect()
 }
 
+/// Returns the established connections of the network namespace of a process, as local and remote
+/// end.
+pub fn connections(process: &str) -> Vec<(SocketAddrV4, SocketAddrV4)> {
+    let all = sockets(process).into_iter();
+    let established = all.filter(|socket| socket.state == State::Established);
+    established.map(|socket| (socket.local, socket.remote)).collect()
+}
+
 /// Returns the inodes of all sockets that a process has open.
 pub fn open_inodes(pid: u32) -> BTreeSet<u64> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

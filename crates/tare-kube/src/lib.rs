@@ -36,6 +36,6 @@ pub use found_pod::{FoundPod, MountedVolume, OtherContainer};
 pub use node::Node;
 pub use node_daemon::{TuningDaemon, TuningProgram};
 pub use node_pod::{KUBELETS, NodePod, NodeProcess, Streams};
-pub use pod::{Amounts, Cpus, NewPod, PodMount, PodSource, Profile, RunningPod, Sidecar};
+pub use pod::{Amounts, Cpus, NewPod, Overhead, PodMount, PodSource, Profile, RunningPod, Sidecar};
 pub use service::{NewService, ServiceAddress};
 pub use tare_image::{PullPolicy, TareImage};

@@ -162,6 +162,53 @@ pub struct RunningPod {
     /// How often its container was started again.
     pub restarts: i32,
     pub runtime_class: Option<String>,
+    /// What the runtime class adds to the requests and the limits of the whole pod.
+    pub overhead: Overhead,
+}
+
+/// What a runtime class adds to requests and limits for its sandbox or guest (`overhead.podFixed`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+impl Overhead {
+    fn of(pod: &Pod) -> Self {
+        let all = pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref());
+        let amount = |name| {
+            let quantity = all?.get(name)?;
+            quantity_milli(&quantity.0)
+        };
+        let (cpu_milli, memory) = (amount("cpu"), amount("memory"));
+        Self {
+            cpu_milli: cpu_milli.unwrap_or_default(),
+            memory_bytes: memory.unwrap_or_default() / 1000,
+        }
+    }
+}
+
+/// Returns thousandths of a quantity of the API such as `250m`, `1.5` or `120Mi`
+/// (`Quantity` in k8s.io/apimachinery/pkg/api/resource). Exponents such as `12e6` are not read.
+fn quantity_milli(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let milli: u64 = match suffix {
+        "m" => 1,
+        "" => 1000,
+        "k" => 1_000_000,
+        "M" => 1_000_000_000,
+        "G" => 1_000_000_000_000,
+        "Ki" => 1000 << 10,
+        "Mi" => 1000 << 20,
+        "Gi" => 1000 << 30,
+        _ => return None,
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = u32::try_from(part.len()).ok()?;
+    let part = if part.is_empty() { 0 } else { part.parse::<u64>().ok()? };
+    let below = part.checked_mul(milli)? / 10_u64.checked_pow(digits)?;
+    whole.parse::<u64>().ok()?.checked_mul(milli)?.checked_add(below)
 }
 
 impl NewPod<'_> {
@@ -387,6 +434,7 @@ pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
         qos_class: status.qos_class.clone().unwrap_or_default(),
         restarts: container.restart_count,
         runtime_class: pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()),
+        overhead: Overhead::of(pod),
     }))
 }
 
@@ -500,6 +548,21 @@ mod tests {
             assert_eq!(again["ports"][0]["hostPort"], json!(9042));
             assert_eq!(again["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
         }
+    }
+
+    #[test]
+    fn overhead_is_that_of_the_pod() {
+        let overhead = |of: Value| {
+            let pod = json!({ "metadata": {}, "spec": { "containers": [], "overhead": of } });
+            Overhead::of(&serde_json::from_value(pod).unwrap())
+        };
+        let of = |cpu_milli, memory_bytes| Overhead { cpu_milli, memory_bytes };
+        assert_eq!(overhead(json!({ "cpu": "250m", "memory": "120Mi" })), of(250, 120 << 20));
+        assert_eq!(overhead(json!({ "cpu": "1.5", "memory": "2Gi" })), of(1500, 2 << 30));
+        assert_eq!(overhead(json!({ "memory": "128974848" })), of(0, 128_974_848));
+        assert_eq!(overhead(json!({ "memory": "0.5k" })), of(0, 500));
+        assert_eq!(overhead(json!({ "cpu": "1e3", "memory": "x" })), Overhead::default());
+        assert_eq!(overhead(json!(null)), Overhead::default());
     }
 
     fn line(status: &Value) -> String {

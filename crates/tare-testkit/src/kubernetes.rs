@@ -62,6 +62,41 @@ pub fn other_nodes<const COUNT: usize>(test: &str) -> Option<[String; COUNT]> {
     found
 }
 
+/// Returns the handler of a runtime class with gVisor, which a cluster has with
+/// `TARE_KUBERNETES_CONTAINERD=v2.1.9 scripts/kubernetes`; `None` if a test is skipped for lack of
+/// it.
+pub fn gvisor(test: &str) -> Option<String> {
+    let handler = std::env::var("TARE_KUBERNETES_GVISOR").ok().filter(|name| !name.is_empty());
+    if handler.is_none() {
+        let place = "with TARE_KUBERNETES_CONTAINERD=v2.1.9 scripts/kubernetes".to_string();
+        skip(test, Reason::RunsElsewhere { place });
+    }
+    handler
+}
+
+/// A runtime class of the cluster. Dropping it deletes it.
+#[derive(Debug)]
+pub struct RuntimeClass(String);
+
+impl RuntimeClass {
+    const PATH: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+
+    /// Creates a class. `more` are further fields as JSON, such as `, "overhead": {}`.
+    pub fn create(name: &str, handler: &str, more: &str) -> Self {
+        let text =
+            format!(r#"{{ "metadata": {{ "name": "{name}" }}, "handler": "{handler}"{more} }}"#);
+        request("POST", Self::PATH, &text);
+        Self(name.into())
+    }
+}
+
+impl Drop for RuntimeClass {
+    fn drop(&mut self) {
+        // A panic in a drop would hide the failure of the test.
+        let _ = answer("DELETE", &format!("{}/{}", Self::PATH, self.0), "");
+    }
+}
+
 fn others() -> Vec<String> {
     let names = std::env::var(OTHERS).unwrap_or_default();
     names.split_whitespace().map(String::from).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tare_kube::{Cpus, NewPod, PodMount, PodSource, Profile};
-use tare_testkit::kubernetes::{Role, request};
+use tare_testkit::kubernetes::{Role, RuntimeClass, request};
 use tare_testkit::{Need, skipped};
 
 use super::*;
@@ -213,17 +213,15 @@ fn pod_that_does_not_start_in_time_says_why() {
 /// As a user meets it: a runtime class of the cluster whose handler the node lacks.
 #[test]
 fn runtime_class_without_a_handler_on_the_node_is_one_line() {
-    const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
     let test = "rights::runtime_class_without_a_handler_on_the_node_is_one_line";
     let Some(_alone) = here(test) else { return };
-    let class = json!({ "metadata": { "name": "tare-test-class" }, "handler": "tare-test-none" });
-    request("POST", CLASSES, &class.to_string());
+    let class = RuntimeClass::create("tare-test-class", "tare-test-none", "");
     let scratch = Scratch::open("kubernetes-no-handler");
     let mut spec = spec("bridge", "shared", "default", "directory");
     spec.runtime = "kubernetes:tare-test-class".into();
     let mut environment = scratch.factory.environment(&spec).unwrap();
     let started = environment.start(&launch());
-    request("DELETE", &format!("{CLASSES}/tare-test-class"), "");
+    drop(class);
     let line = tare_host::error_line(&*started.unwrap_err());
     eprintln!("{line}");
     assert!(line.contains("within 60 s: FailedCreatePodSandBox: "), "{line}");

@@ -2,8 +2,10 @@
 //! host cannot read gVisor's process and mount tables, which belong to the sentry.
 
 use std::fs;
+use std::net::SocketAddrV4;
 
 use serde::{Deserialize, Serialize};
+use tare_host::tcp;
 
 /// The command that prints the view.
 pub const COMMAND: &str = "facts";
@@ -25,6 +27,8 @@ pub struct SandboxView {
     pub root: String,
     /// The line of the data in /proc/mounts.
     pub data: String,
+    /// Established TCP connections, as local and remote end.
+    pub connections: Vec<(SocketAddrV4, SocketAddrV4)>,
 }
 
 impl SandboxView {
@@ -54,6 +58,7 @@ impl SandboxView {
             devices: devices.map(|(name, _)| name.trim().to_string()).collect(),
             root: mount("/"),
             data: mount(crate::layer::rootfs::DATA),
+            connections: tcp::connections("self"),
         }
     }
 

@@ -1,7 +1,8 @@
 //! gVisor: a kernel in user space, the sentry, handles the system calls. `runsc` creates its
-//! sandbox as an OCI runtime (`oci:runsc`) or for an engine (`docker:runsc`).
+//! sandbox as an OCI runtime (`oci:runsc`), for an engine (`docker:runsc`), or for a pod, if its
+//! runtime class has gVisor's shim (`pod`).
 //!
-//! This module holds what both ways share: the options, the path of `runsc`, the platforms, and the
+//! This module holds what these ways share: the options, the path of `runsc`, the platforms, and the
 //! read-back. Layers are read twice: from the sandbox process (its command line names platform and
 //! network, /proc its CPUs, namespaces and filter), and by Tare's own program, which runs once in
 //! the sandbox and reports what a process sees there (`inside`).
@@ -30,12 +31,14 @@ pub mod doctor;
 pub mod inside;
 mod options;
 mod platform;
+mod pod;
 
 pub use inside::SandboxView;
 pub(crate) use options::Options;
 pub use options::{OPTIONS, OptionError};
 pub(crate) use platform::PlatformTrial;
 pub use platform::{Outcome, Platform};
+pub(crate) use pod::PodSandbox;
 
 /// Where `scripts/` installs it, in a directory for each version.
 const CACHE: &str = "/var/cache/tare/runsc";
@@ -109,7 +112,7 @@ pub(super) fn check(
 
 /// Reads the options back from the command line of the sandbox process. `runsc` omits flags with
 /// default values, so an absent flag is read as its default. `is_set` returns whether the study
-/// sets an option; an engine's runtime has the others from its configuration.
+/// sets an option; the runtime of an engine or of a node has the others from its configuration.
 pub(crate) fn read_options(
     pid: u32,
     wanted: Options,
@@ -135,7 +138,7 @@ pub(crate) fn read_options(
     ]
     .into_iter()
     .map(|(name, wanted, found)| {
-        let wanted = if is_set(name) { wanted } else { "as the engine configures it" };
+        let wanted = if is_set(name) { wanted } else { "as configured" };
         let in_force = there && (found == wanted || !is_set(name));
         let found = format!("{found}, by the command line of {pid} ({process})");
         state(&format!("sandbox.{name}"), wanted, found, in_force)

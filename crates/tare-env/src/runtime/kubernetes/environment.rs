@@ -10,7 +10,9 @@ use tare_lab::environment::{
     DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
     RestoreStats, Usage,
 };
+use tare_lab::layer::Network;
 
+use super::start::CUT_OFF;
 use super::{KubernetesError, Pod};
 use crate::runtime::contract;
 
@@ -42,7 +44,10 @@ impl Environment for Pod {
             if log.is_empty() {
                 return error;
             }
-            let (environment, why) = (self.spec.name.clone(), error.to_string());
+            let (environment, mut why) = (self.spec.name.clone(), error.to_string());
+            if self.runtime_class.is_some() && self.layers.network == Network::Host {
+                why += &format!("; if its runtime class is gVisor's, {CUT_OFF}");
+            }
             KubernetesError::Ended { environment, why, log }.into()
         })
     }
@@ -52,11 +57,20 @@ impl Environment for Pod {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        Ok(process::stop(&Self::pids(self.running()?), STOP_LIMIT)?)
+        let running = self.running()?;
+        // `gvisor` explains why its processes are not frozen.
+        match &running.sandbox {
+            Some(sandbox) => Ok(sandbox.pause()?),
+            None => Ok(process::stop(&Self::pids(running), STOP_LIMIT)?),
+        }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        Ok(process::resume(&Self::pids(self.running()?))?)
+        let running = self.running()?;
+        match &running.sandbox {
+            Some(sandbox) => Ok(sandbox.resume()?),
+            None => Ok(process::resume(&Self::pids(running))?),
+        }
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {
@@ -81,6 +95,10 @@ impl Environment for Pod {
             return Ok(());
         }
         if let Some(running) = self.running.take() {
+            // containerd does not notice the end of a paused sandbox.
+            if let Some(sandbox) = &running.sandbox {
+                let _ = sandbox.resume();
+            }
             // Faster than the kubelet, which sends SIGTERM first.
             let _ = process::kill(&Self::pids(&running), contract::KILL_LIMIT)?;
         }

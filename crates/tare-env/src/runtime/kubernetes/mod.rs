@@ -25,6 +25,11 @@
 //!
 //! Freezing is by signal, because a kubelet cannot end a frozen container.
 //!
+//! A runtime class may be gVisor's. Its sandbox is found by its processes in the pod's cgroup, with
+//! which all is read that is otherwise read with those of the container; `runsc` pauses it, and
+//! runs Tare's program in it for what only a process inside sees (`gvisor::PodSandbox`). A pod of
+//! any other class whose processes are not on the node (Kata) is refused after its start.
+//!
 //! Several instances are as many pods, started one after the other. In the pods' own network each
 //! learns its address from the kubelet, and those of the ones before it from Tare. On several
 //! nodes each node's agent starts its own; in the network of the nodes they have the addresses of
@@ -51,6 +56,7 @@ use tare_lab::layer::{Cpu, HUGE_PAGE_BYTES, Limit, Network, Quota, Security, Sid
 
 use self::profile::Profile;
 use super::contract::{Argument, Runtime};
+use super::gvisor::{PodSandbox, SandboxView};
 use crate::layer::{self, Layers};
 use crate::run_context::RunContext;
 use crate::storage::{self, InitialData, Storage};
@@ -143,8 +149,16 @@ pub enum KubernetesError {
          set user = \"host\""
     )]
     NoUserNamespaces { environment: String, node: String, runtime: String },
-    #[error("environment {environment:?}: no process of the pod {pod} is on this host")]
+    #[error(
+        "environment {environment:?}: no process of the pod {pod} is on this host; pods of a runtime class with \
+         guests (Kata) are not measured"
+    )]
     NoProcess { environment: String, pod: String },
+    #[error(
+        "environment {environment:?}: the runtime class is gVisor's, and {layer} = \"{value}\" of its pods is not \
+         measured: {why}"
+    )]
+    Sandbox { environment: String, layer: &'static str, value: String, why: &'static str },
     #[error("environment {environment:?}: {why}; its last output: {log}")]
     Ended { environment: String, why: String, log: String },
     #[error(
@@ -298,6 +312,10 @@ fn check(
     if layers.network == (Network::Bridge { proxy: true }) {
         return refuse("network", layers.network.to_string(), "it has no userland proxy");
     }
+    if let Some((name, value)) = spec.sandbox.first() {
+        let why = "the runtime class configures gVisor; leave out sandbox";
+        return refuse("sandbox", format!("{name} = {value}"), why);
+    }
     if layers.cgroup == layer::Cgroup::None {
         let why = "the kubelet puts every pod into a cgroup; set cgroup = \"own\"";
         return refuse("cgroup", layers.cgroup.to_string(), why);
@@ -408,6 +426,12 @@ struct Pod {
 struct Running {
     system: System,
     pod: RunningPod,
+    /// The process that has the container's mounts: the first one, or gVisor's gofer.
+    mounts_of: u32,
+    /// gVisor's, if the pod's runtime class is that.
+    sandbox: Option<PodSandbox>,
+    /// What a process sees in it, or why that cannot be read. Read once.
+    inside: Option<Result<SandboxView, String>>,
     /// The pod's own address.
     address: Ipv4Addr,
     /// The address that clients dial.

@@ -78,18 +78,27 @@ impl Pod {
         else {
             return state;
         };
-        let (dialled, pid) = (running.dialled, running.system.pid);
-        let before = connections(pid);
+        let dialled = running.dialled;
+        // A sandbox has a network stack of its own, which only a process inside sees.
+        let seen = || match &running.sandbox {
+            None => tcp::connections(&running.system.pid.to_string()),
+            Some(sandbox) => sandbox
+                .view(&running.pod.container)
+                .map(|seen| seen.connections)
+                .unwrap_or_default(),
+        };
+        let before = seen();
         let client = self.context.client().namespace();
         let connect = || TcpStream::connect_timeout(&dialled.into(), ANSWER_LIMIT);
         let (text, in_force) = match netns::within(client, connect) {
             Ok(Ok(_open)) => {
                 // A proxy in the pod has a connection of its own too, within the pod.
-                let is_new =
-                    |one: &Socket| !before.contains(one) && *one.local.ip() == running.address;
-                match connections(pid).into_iter().find(is_new) {
-                    Some(new) => {
-                        let (to, from) = (new.local, new.remote.ip());
+                let is_new = |one: &(SocketAddrV4, SocketAddrV4)| {
+                    !before.contains(one) && *one.0.ip() == running.address
+                };
+                match seen().into_iter().find(is_new) {
+                    Some((to, from)) => {
+                        let from = from.ip();
                         (format!("leads to {to}, where it comes from {from}"), dialled != to)
                     }
                     None => ("does not lead to the pod's address".into(), false),

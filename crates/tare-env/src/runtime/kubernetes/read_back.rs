@@ -1,36 +1,54 @@
 //! The read-back of a pod: what the API says about it, and its process and cgroup on this node.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tare_host::cgroup::Cgroup;
 use tare_host::{error_line, process};
-use tare_kube::Cpus;
+use tare_kube::{Cpus, Overhead};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, LayerState};
+use tare_lab::layer::{Cpu, Request};
 use tare_std::cpus::CpuSet;
 
 use super::Pod;
+use super::start::names_pod;
 use crate::layer::{Layers, limits, rootfs, security};
+use crate::runtime::gvisor;
 use crate::storage::{self, At, MountView};
 use crate::system::{self, System, WEIGHT};
 
 impl Pod {
     /// Reads every layer back.
     pub(super) fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
-        let (layers, spec) = (self.layers.clone(), self.spec.clone());
+        let running = self.running()?;
+        if let (Some(sandbox), None) = (&running.sandbox, &running.inside) {
+            running.inside = Some(sandbox.view(&running.pod.container));
+        }
+        let overhead = match running.sandbox {
+            // The pod's cgroup, which has all of them.
+            Some(_) => running.pod.overhead,
+            None => Overhead::default(),
+        };
+        let (pid, mounts_of) = (running.system.pid, running.mounts_of);
+        let (layers, spec) = (with_overhead(&self.layers, overhead), self.spec.clone());
         let plan = self.context.cpus().clone();
         let (cpus, wanted_class) = (self.cpus, self.class());
         let (node, runtime_class) = (self.node.clone(), self.runtime_class.clone());
-        let pid = self.running()?.system.pid;
-        let storage = self.storage_state(pid);
+        let storage = self.storage_state(mounts_of);
         let disk = storage::disk_path(&*self.storage, &self.data);
         let running = self.running()?;
         let (system, pod) = (&running.system, &running.pod);
 
         let name = process::name(pid).unwrap_or_default();
         let class = pod.runtime_class.as_deref().unwrap_or("the default");
+        let Overhead { cpu_milli, memory_bytes } = pod.overhead;
+        let more = match (cpu_milli, memory_bytes >> 20) {
+            (0, 0) => String::new(),
+            (milli, mib) => format!(" with an overhead of {milli}m CPU and {mib} MiB"),
+        };
         let found = format!(
-            "kubelet {}, {}, runtime class {class}, pod {}, {}, process {pid} ({name})",
+            "kubelet {}, {}, runtime class {class}{more}, pod {}, {}, process {pid} ({name})",
             node.kubelet, node.runtime, pod.uid, pod.qos_class
         );
         let in_force = !name.is_empty()
@@ -48,12 +66,14 @@ impl Pod {
         states.push(read_cpu(system, &layers, &plan));
         let seccomp = system.read_seccomp();
         let found = format!("Seccomp: {}", seccomp.map_or("unreadable".into(), |m| m.to_string()));
-        let in_force = seccomp == Some(security::status_mode(spec.security));
+        // gVisor's sentry always has a filter of its own; what is inside is read below.
+        let in_force =
+            running.sandbox.is_some() || seccomp == Some(security::status_mode(spec.security));
         states.push(system::state("security", spec.security, found, in_force));
         states.extend(system.read_confinement(&layers));
         let group = system.group.as_ref();
         states.push(read_cgroup(&spec.cgroup.to_string(), group, wanted_class, &pod.uid));
-        states.push(read_weight(group, cpus));
+        states.push(read_weight(group, cpus, overhead));
         states.extend(group.map(limits::read_memory_qos));
         let read_only = rootfs::root_is_read_only(&system.mount_table());
         let found = match read_only {
@@ -65,6 +85,11 @@ impl Pod {
         states.push(system::state("rootfs", "read-only", found.into(), in_force));
         states.push(storage);
         states.extend(limits::read(group, &layers, &disk, None));
+        if let Some(inside) = &running.inside {
+            let options = gvisor::Options::parse(&spec, &layers)?;
+            gvisor::read_inside(&mut states, inside, Some(seccomp.unwrap_or_default()));
+            states.extend(gvisor::read_options(pid, options, |_| false));
+        }
         Ok(states)
     }
 
@@ -94,6 +119,20 @@ impl Pod {
             },
         }
     }
+}
+
+/// Returns the layers with what a runtime class adds to the limits of a pod.
+fn with_overhead(layers: &Layers, overhead: Overhead) -> Layers {
+    let mut all = layers.clone();
+    let memory = all.limits.memory_bytes;
+    all.limits.memory_bytes = memory.map(|bytes| bytes.saturating_add(overhead.memory_bytes));
+    let cpus = Duration::from_millis(overhead.cpu_milli).as_secs_f64();
+    match &mut all.cpu {
+        Cpu::Quota(quota) => quota.cpus += cpus,
+        Cpu::Request(Request { limit: Some(limit), .. }) => *limit += cpus,
+        _ => {}
+    }
+    all
 }
 
 /// Reads the cpu layer. A pod without CPUs of its own runs on those that the kubelet shares, which
@@ -126,21 +165,19 @@ fn read_cgroup(wanted: &str, group: Option<&Cgroup>, class: &str, uid: &str) -> 
         "Burstable" => "burstable",
         _ => "",
     };
-    // With systemd a slice has the uid with underscores.
-    let names_pod = |path: &str| path.contains(uid) || path.contains(&uid.replace('-', "_"));
-    let in_force = path.as_deref().is_some_and(|path| path.contains(below) && names_pod(path));
+    let in_force = path.as_deref().is_some_and(|path| path.contains(below) && names_pod(path, uid));
     let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
     system::state("cgroup", wanted, found, in_force)
 }
 
 /// Reads the weight that the kubelet gives to the container: 1024 shares for each CPU of its
 /// request, and 2 without one (`MilliCPUToShares` in pkg/kubelet/cm of Kubernetes).
-fn read_weight(group: Option<&Cgroup>, cpus: Cpus) -> LayerState {
+fn read_weight(group: Option<&Cgroup>, cpus: Cpus, overhead: Overhead) -> LayerState {
     let milli = match cpus {
         Cpus::None => 0,
         Cpus::Request(milli) | Cpus::Limit(milli) | Cpus::RequestAndLimit(milli, _) => milli,
     };
-    let shares = (milli * 1024 / 1000).clamp(2, 262_144);
+    let shares = ((milli + overhead.cpu_milli) * 1024 / 1000).clamp(2, 262_144);
     let wanted = format!("{shares} shares, of its request");
     let Some(group) = group else {
         return system::state(WEIGHT, wanted, "no cgroup".into(), false);

@@ -15,7 +15,9 @@ use tare_host::program::Program;
 use tare_kube::{NewPod, PodMount, PodSource, Profile};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
-use tare_lab::layer::{Apparmor, Capabilities, Confinement, Network, Security, Sidecar, User};
+use tare_lab::layer::{
+    Apparmor, Capabilities, Confinement, Network, Pages, Security, Sidecar, User,
+};
 use tare_std::units::parse_bytes;
 
 use super::{KubernetesError, Pod, Running};
@@ -24,6 +26,7 @@ use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
 use crate::layer::network::{self, NODE_PORT, NodeAddresses, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::reach::Reach;
+use crate::runtime::gvisor::{self, PodSandbox};
 use crate::storage::At;
 use crate::system::{self, System};
 
@@ -36,6 +39,10 @@ const OWN_ADDRESS: &str = "TARE_POD_ADDRESS";
 /// Represents that address in arguments. No pod has it: 192.0.2.0/24 is for documentation (RFC
 /// 5737), and 255 its broadcast address.
 const UNKNOWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 255);
+
+/// What a pod in the node's network meets in gVisor. Most systems end, because they find no address.
+pub(super) const CUT_OFF: &str = "runsc starts a pod in the node's network without one, unless its configuration has \
+                                  network = \"host\"; write network = \"bridge\"";
 
 impl Pod {
     /// Starts the system in a new pod and returns where clients reach it.
@@ -95,25 +102,81 @@ impl Pod {
         if !host {
             client.route_to(journal, *dialled.ip(), None)?;
         }
+        let sandbox = PodSandbox::find(&pod.uid);
+        if let Some(sandbox) = &sandbox {
+            self.check_sandbox(sandbox)?;
+        }
         let process = |container: &str| {
             first_process(container).ok_or_else(|| KubernetesError::NoProcess {
                 environment: self.spec.name.clone(),
                 pod: self.name.clone(),
             })
         };
-        let pid = process(&pod.container)?;
+        let (pid, group) = match &sandbox {
+            Some(sandbox) => (sandbox.pid, self.group_of_pod(sandbox.pid, &pod.uid)?),
+            None => {
+                let pid = process(&pod.container)?;
+                (pid, self.group_of(pid, &pod.container)?)
+            }
+        };
         let sidecar = pod.sidecar.as_deref().map(process).transpose()?;
-        let mut system = self.system(pid, &pod.container)?;
+        let mut system = System::new(pid, group, None, &self.layers);
         system.add_server(sidecar.map(|pid| ("sidecar", pid)));
+        let gofer = sandbox.as_ref().and_then(|one| one.gofer(&pod.container, &system.pids()));
+        system.add_server(gofer.map(|pid| (gvisor::GOFER, pid)));
         let data = match self.is_of_kubelet() {
-            true => format!("/proc/{pid}/root{DATA}").into(),
+            true => format!("/proc/{}/root{DATA}", gofer.unwrap_or(pid)).into(),
             false => at.data(),
         };
         self.data.clone_from(&data);
         let (front, volume) = (front.port(), self.bound_volume()?);
-        self.running = Some(Running { system, pod, address, dialled, front, sidecar, volume });
-        let inside = Some(process::network_namespace(pid));
+        // gVisor's sentry has a network stack of its own in the namespace.
+        let inside = sandbox.is_none().then(|| process::network_namespace(pid));
+        self.running = Some(Running {
+            system,
+            pod,
+            mounts_of: gofer.unwrap_or(pid),
+            sandbox,
+            inside: None,
+            address,
+            dialled,
+            front,
+            sidecar,
+            volume,
+        });
         Ok(Endpoint { address: dialled.into(), data: Some(data), inside })
+    }
+
+    /// Checks that the layers can be read back in gVisor's sandbox. Only a pod that runs says which
+    /// runtime its class has.
+    fn check_sandbox(&self, sandbox: &PodSandbox) -> Result<(), KubernetesError> {
+        let Confinement { capabilities, user, apparmor, pages, node: _ } = self.layers.confinement;
+        let kernel = "its kernel is not the node's, which cannot read it there";
+        let sidecar = self.spec.sidecar;
+        let network = self.layers.network;
+        let host = process::inode_of_link(Path::new("/proc/thread-self/ns/net"));
+        let is_cut_off =
+            network == Network::Host && process::namespace_inode(sandbox.pid, "net") != host;
+        let all = [
+            ("network", network.to_string(), is_cut_off, CUT_OFF),
+            ("sidecar", sidecar.to_string(), !sidecar.is_none(), "one sandbox has both containers"),
+            (
+                "capabilities",
+                capabilities.to_string(),
+                capabilities != Capabilities::default(),
+                kernel,
+            ),
+            ("user", user.to_string(), user != User::default(), kernel),
+            ("apparmor", apparmor.to_string(), apparmor != Apparmor::default(), kernel),
+            ("pages", pages.to_string(), pages != Pages::default(), kernel),
+        ];
+        match all.into_iter().find(|(_, _, is_set, _)| *is_set) {
+            None => Ok(()),
+            Some((layer, value, _, why)) => {
+                let environment = self.spec.name.clone();
+                Err(KubernetesError::Sandbox { environment, layer, value, why })
+            }
+        }
     }
 
     /// Creates the namespace of the run, unless another environment has.
@@ -261,12 +324,6 @@ impl Pod {
         size.and_then(|(_, value)| parse_bytes(value).ok()).unwrap_or(MEMORY_BYTES)
     }
 
-    /// Returns the processes of the container, found by its first process and by its id, which
-    /// names its cgroup.
-    fn system(&self, pid: u32, id: &str) -> Result<System, PartError> {
-        Ok(System::new(pid, self.group_of(pid, id)?, None, &self.layers))
-    }
-
     /// Returns the cgroup of a container, by a process in it.
     pub(super) fn group_of(&self, pid: u32, id: &str) -> Result<Option<Cgroup>, PartError> {
         let cgroups = self.context.cgroups();
@@ -274,6 +331,27 @@ impl Pod {
         let group = paths.into_iter().find(|(_, path)| path.contains(id));
         Ok(group.map(|(_, path)| cgroups.group(&path)))
     }
+
+    /// Returns the cgroup of a pod, by a process in it or below.
+    fn group_of_pod(&self, pid: u32, uid: &str) -> Result<Option<Cgroup>, PartError> {
+        let cgroups = self.context.cgroups();
+        let paths = cgroups.of_process(Path::new("/proc"), &pid.to_string())?;
+        let group = paths.into_iter().find_map(|(_, path)| path_of_pod(&path, uid));
+        Ok(group.map(|path| cgroups.group(&path)))
+    }
+}
+
+/// Returns the part of a cgroup's path that ends with the pod's own.
+fn path_of_pod(path: &str, uid: &str) -> Option<String> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let last = parts.iter().position(|part| names_pod(part, uid))?;
+    Some(parts[..=last].join("/"))
+}
+
+/// Returns whether a name of a cgroup has the pod's uid. With systemd a slice has underscores in
+/// it.
+pub(super) fn names_pod(name: &str, uid: &str) -> bool {
+    !uid.is_empty() && (name.contains(uid) || name.contains(&uid.replace('-', "_")))
 }
 
 /// Returns the first process of a container: the one whose parent is not in its cgroup.
@@ -285,4 +363,21 @@ pub(in crate::runtime) fn first_process(id: &str) -> Option<u32> {
     let all: Vec<u32> = process::all().into_iter().filter(is_inside).collect();
     let parent = |pid: u32| process::status_field(pid, "PPid")?.parse::<u32>().ok();
     all.iter().copied().find(|pid| parent(*pid).is_none_or(|parent| !all.contains(&parent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroup_of_pod_ends_with_its_uid() {
+        let cut = |path: &str| path_of_pod(path, "6cc2-b7");
+        let plain = "/kubepods/burstable/pod6cc2-b7";
+        assert_eq!(cut(plain).as_deref(), Some(plain));
+        assert_eq!(cut(&format!("{plain}/4ed5")).as_deref(), Some(plain));
+        let slice = "/kubepods.slice/kubepods-pod6cc2_b7.slice";
+        assert_eq!(cut(&format!("{slice}/cri-containerd-4ed5.scope")).as_deref(), Some(slice));
+        assert_eq!(cut("/kubepods/burstable/other"), None);
+        assert_eq!(path_of_pod("/kubepods/4ed5", ""), None);
+    }
 }

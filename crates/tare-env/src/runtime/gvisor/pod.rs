@@ -1,0 +1,114 @@
+//! gVisor's sandbox of a pod. Its sentry and its gofers are in the cgroup of the pod, not in those
+//! of the containers, which stay empty (`setupCgroupForRoot` and `setupCgroupForSubcontainer` in
+//! runsc/container/container.go of gVisor). The first container of the sandbox is the pod's own.
+//!
+//! `runsc` of the sandbox is its own program, in /proc, with the state directory in its command
+//! line: the node may have several, and none on PATH. No API pauses a pod, so `runsc` does. A pod
+//! that is paused can not be ended by its kubelet.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tare_host::exec::{Command, ExecError};
+use tare_host::{error_line, process};
+
+use super::inside::{self, SandboxView};
+use crate::layer::rootfs::PROGRAM;
+
+/// How long a program may take in the sandbox.
+const INSIDE_LIMIT: Duration = Duration::from_secs(10);
+
+/// The sandbox of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodSandbox {
+    /// The sentry.
+    pub(crate) pid: u32,
+    /// The directory of its state, as an option.
+    root: String,
+    /// The id of its first container.
+    id: String,
+}
+
+impl PodSandbox {
+    /// Finds the sandbox of a pod on this node.
+    pub(crate) fn find(pod_uid: &str) -> Option<Self> {
+        let names = [pod_uid.to_string(), pod_uid.replace('-', "_")];
+        let is_of_pod = |pid: &u32| {
+            let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            !pod_uid.is_empty() && names.iter().any(|name| groups.contains(name))
+        };
+        let of_pod = process::all().into_iter().filter(is_of_pod);
+        of_pod.filter_map(|pid| Self::of_command_line(pid, &command_line(pid))).next()
+    }
+
+    /// Reads the command line of a sentry: flags, a verb with its own, and the id.
+    fn of_command_line(pid: u32, words: &[String]) -> Option<Self> {
+        let (name, flags) = words.split_first()?;
+        if name != "runsc-sandbox" {
+            return None;
+        }
+        let root = flags.iter().find(|word| word.trim_start_matches('-').starts_with("root="))?;
+        Some(Self { pid, root: root.clone(), id: words.last()?.clone() })
+    }
+
+    /// Returns the gofer of one of its containers, which has the container's mounts.
+    pub(crate) fn gofer(&self, container: &str, pids: &[u32]) -> Option<u32> {
+        let all = super::gofers(pids).into_iter();
+        let is_of = |pid: &u32| command_line(*pid).last().is_some_and(|id| id == container);
+        all.filter(|_| !container.is_empty()).find(is_of)
+    }
+
+    /// # Errors
+    /// If `runsc` fails.
+    pub(crate) fn pause(&self) -> Result<(), ExecError> {
+        self.runsc().args(["pause", &self.id]).run().map(drop)
+    }
+
+    /// # Errors
+    /// If `runsc` fails, also if it is not paused.
+    pub(crate) fn resume(&self) -> Result<(), ExecError> {
+        self.runsc().args(["resume", &self.id]).run().map(drop)
+    }
+
+    /// Reads what a process sees in a container of the sandbox.
+    ///
+    /// # Errors
+    /// Returns the error on one line.
+    pub(crate) fn view(&self, container: &str) -> Result<SandboxView, String> {
+        let exec = self.runsc().args(["exec", container, PROGRAM, inside::COMMAND]);
+        let output = exec.time_limit(INSIDE_LIMIT).run().map_err(|error| error_line(&error))?;
+        let printed = output.stdout;
+        SandboxView::parse(&printed).ok_or_else(|| format!("the program printed {printed:?}"))
+    }
+
+    fn runsc(&self) -> Command {
+        Command::new(PathBuf::from(format!("/proc/{}/exe", self.pid))).arg(&self.root)
+    }
+}
+
+fn command_line(pid: u32) -> Vec<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sandbox_is_read_from_the_command_line_of_its_sentry() {
+        let read = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(String::from).collect();
+            PodSandbox::of_command_line(7, &words)
+        };
+        let line =
+            "runsc-sandbox --root=/run/containerd/runsc/k8s.io --log-fd=3 boot --spec-fd=12 4ed5";
+        let root = "--root=/run/containerd/runsc/k8s.io".to_string();
+        assert_eq!(read(line), Some(PodSandbox { pid: 7, root, id: "4ed5".into() }));
+        assert_eq!(read("runsc-gofer --root=/run/runsc gofer 4ed5"), None);
+        assert_eq!(read("runsc-sandbox boot 4ed5"), None);
+        assert_eq!(PodSandbox::find(""), None);
+    }
+}
