@@ -16,7 +16,7 @@ use tare_host::undo::{UndoKinds, check_name};
 use tare_kube::{Access, Cluster, KubeError, Volume};
 use tare_lab::PartError;
 
-use crate::runtime::gvisor::PodSandbox;
+use crate::pod_sandbox::PodSandbox;
 
 /// Names a file with the access to the cluster of this node, for the entries of a run that came
 /// with an access of its own (`tare clean --on kubernetes:NODE`).

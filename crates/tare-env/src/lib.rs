@@ -18,6 +18,7 @@ pub mod layer;
 pub mod multi_instance;
 pub mod neighbour;
 mod outcome_cache;
+mod pod_sandbox;
 pub mod proxy;
 mod reach;
 pub mod rootfs;

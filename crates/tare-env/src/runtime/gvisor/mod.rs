@@ -1,8 +1,8 @@
 //! gVisor: a kernel in user space, the sentry, handles the system calls. `runsc` creates its
-//! sandbox as an OCI runtime (`oci:runsc`), for an engine (`docker:runsc`), or for a pod, if its
-//! runtime class has gVisor's shim (`pod`).
+//! sandbox as an OCI runtime (`oci:runsc`), for an engine (`docker:runsc`), or for a pod, if the
+//! runtime class has gVisor's shim (`crate::pod_sandbox`).
 //!
-//! This module holds what these ways share: the options, the path of `runsc`, the platforms, and the
+//! This module holds what these ways share: the options, the path of `runsc`, the platforms and the
 //! read-back. Layers are read twice: from the sandbox process (its command line names platform and
 //! network, /proc its CPUs, namespaces and filter), and by Tare's own program, which runs once in
 //! the sandbox and reports what a process sees there (`inside`).
@@ -25,20 +25,20 @@ use tare_host::{exec, facts, process};
 use tare_lab::environment::{EnvironmentSpec, LayerState};
 
 use crate::layer::Layers;
+use crate::layer::rootfs::PROGRAM;
+use crate::pod_sandbox::PodSandbox;
 use crate::system::state;
 
 pub mod doctor;
 pub mod inside;
 mod options;
 mod platform;
-mod pod;
 
 pub use inside::SandboxView;
 pub(crate) use options::Options;
 pub use options::{OPTIONS, OptionError};
 pub(crate) use platform::PlatformTrial;
 pub use platform::{Outcome, Platform};
-pub(crate) use pod::PodSandbox;
 
 /// Where `scripts/` installs it, in a directory for each version.
 const CACHE: &str = "/var/cache/tare/runsc";
@@ -194,6 +194,15 @@ pub(crate) fn read_inside(
             _ => {}
         }
     }
+}
+
+/// Reads what a process sees in a container of a pod's sandbox.
+///
+/// # Errors
+/// Returns the error on one line.
+pub(crate) fn view_in_pod(sandbox: &PodSandbox, container: &str) -> Result<SandboxView, String> {
+    let printed = sandbox.exec(container, &[PROGRAM, inside::COMMAND])?;
+    SandboxView::parse(&printed).ok_or_else(|| format!("the program printed {printed:?}"))
 }
 
 /// Returns the gofers among the processes of a sandbox.

@@ -27,7 +27,7 @@
 //!
 //! A runtime class may be gVisor's. Its sandbox is found by its processes in the pod's cgroup, with
 //! which all is read that is otherwise read with those of the container; `runsc` pauses it, and
-//! runs Tare's program in it for what only a process inside sees (`gvisor::PodSandbox`). A pod of
+//! runs Tare's program in it for what only a process inside sees (`PodSandbox`). A pod of
 //! any other class whose processes are not on the node (Kata) is refused after its start.
 //!
 //! Several instances are as many pods, started one after the other. In the pods' own network each
@@ -56,8 +56,9 @@ use tare_lab::layer::{Cpu, HUGE_PAGE_BYTES, Limit, Network, Quota, Security, Sid
 
 use self::profile::Profile;
 use super::contract::{Argument, Runtime};
-use super::gvisor::{PodSandbox, SandboxView};
+use super::gvisor::SandboxView;
 use crate::layer::{self, Layers};
+use crate::pod_sandbox::PodSandbox;
 use crate::run_context::RunContext;
 use crate::storage::{self, InitialData, Storage};
 use crate::system::System;

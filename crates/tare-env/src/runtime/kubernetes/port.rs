@@ -16,6 +16,7 @@ use tare_lab::layer::Network;
 use super::{KubernetesError, Pod};
 use crate::kubernetes::KubernetesEntry;
 use crate::layer::network::{self, PORT};
+use crate::runtime::gvisor;
 
 /// How long the pod may take to accept a connection.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -82,8 +83,7 @@ impl Pod {
         // A sandbox has a network stack of its own, which only a process inside sees.
         let seen = || match &running.sandbox {
             None => tcp::connections(&running.system.pid.to_string()),
-            Some(sandbox) => sandbox
-                .view(&running.pod.container)
+            Some(sandbox) => gvisor::view_in_pod(sandbox, &running.pod.container)
                 .map(|seen| seen.connections)
                 .unwrap_or_default(),
         };

@@ -23,7 +23,7 @@ impl Pod {
     pub(super) fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
         let running = self.running()?;
         if let (Some(sandbox), None) = (&running.sandbox, &running.inside) {
-            running.inside = Some(sandbox.view(&running.pod.container));
+            running.inside = Some(gvisor::view_in_pod(sandbox, &running.pod.container));
         }
         let overhead = match running.sandbox {
             // The pod's cgroup, which has all of them.

@@ -25,8 +25,9 @@ use crate::kubernetes::{KubernetesEntry, data_directory};
 use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
 use crate::layer::network::{self, NODE_PORT, NodeAddresses, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
+use crate::pod_sandbox::PodSandbox;
 use crate::reach::Reach;
-use crate::runtime::gvisor::{self, PodSandbox};
+use crate::runtime::gvisor;
 use crate::storage::At;
 use crate::system::{self, System};
 
@@ -40,7 +41,7 @@ const OWN_ADDRESS: &str = "TARE_POD_ADDRESS";
 /// 5737), and 255 its broadcast address.
 const UNKNOWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 255);
 
-/// What a pod in the node's network meets in gVisor. Most systems end, because they find no address.
+/// What a pod in the node's network meets in gVisor. Most systems end, as they find no address.
 pub(super) const CUT_OFF: &str = "runsc starts a pod in the node's network without one, unless its configuration has \
                                   network = \"host\"; write network = \"bridge\"";
 
@@ -64,21 +65,7 @@ impl Pod {
         if let Some(profile) = &self.profile {
             profile.provide(journal)?;
         }
-        let host = self.layers.network == Network::Host;
-        let reached = if let (true, Some(peers)) = (host, context.slot().peers()) {
-            SocketAddrV4::new(peers.own, launch.port.unwrap_or(peers.port))
-        } else if host {
-            let linked = client.link(journal, context.slot().number(), None)?;
-            let address = context.reach().map_or(linked, Reach::address);
-            let free = || match (launch.port, self.spec.sidecar) {
-                (Some(port), _) => network::must_be_free(port),
-                (None, Sidecar::Proxy) => network::free_port(Ipv4Addr::LOCALHOST),
-                (None, _) => network::free_port(address),
-            };
-            SocketAddrV4::new(address, context.slot().port(free)?)
-        } else {
-            SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.inner_port(launch.port)?)
-        };
+        let reached = self.reached(launch)?;
         let (listen, front) = self.ends(reached)?;
         let published = self.publish(front.port())?;
         let confined = Confined::make(&context, self.number, self.own_confinement())?;
@@ -97,6 +84,7 @@ impl Pod {
 
         let inside = self.ipv4(&pod.address)?;
         context.slot().add_pod(inside);
+        let host = self.layers.network == Network::Host;
         let address = if host { *front.ip() } else { inside };
         let dialled = published.unwrap_or(SocketAddrV4::new(address, front.port()));
         if !host {
@@ -122,7 +110,10 @@ impl Pod {
         let sidecar = pod.sidecar.as_deref().map(process).transpose()?;
         let mut system = System::new(pid, group, None, &self.layers);
         system.add_server(sidecar.map(|pid| ("sidecar", pid)));
-        let gofer = sandbox.as_ref().and_then(|one| one.gofer(&pod.container, &system.pids()));
+        let gofer = match &sandbox {
+            Some(_) => PodSandbox::gofer(&pod.container, &system.pids()),
+            None => None,
+        };
         system.add_server(gofer.map(|pid| (gvisor::GOFER, pid)));
         let data = match self.is_of_kubelet() {
             true => format!("/proc/{}/root{DATA}", gofer.unwrap_or(pid)).into(),
@@ -177,6 +168,26 @@ impl Pod {
                 Err(KubernetesError::Sandbox { environment, layer, value, why })
             }
         }
+    }
+
+    /// Returns where clients would reach the system without a proxy and a service.
+    fn reached(&self, launch: &Launch) -> Result<SocketAddrV4, PartError> {
+        let (context, client) = (&self.context, self.context.client());
+        let host = self.layers.network == Network::Host;
+        Ok(if let (true, Some(peers)) = (host, context.slot().peers()) {
+            SocketAddrV4::new(peers.own, launch.port.unwrap_or(peers.port))
+        } else if host {
+            let linked = client.link(context.journal(), context.slot().number(), None)?;
+            let address = context.reach().map_or(linked, Reach::address);
+            let free = || match (launch.port, self.spec.sidecar) {
+                (Some(port), _) => network::must_be_free(port),
+                (None, Sidecar::Proxy) => network::free_port(Ipv4Addr::LOCALHOST),
+                (None, _) => network::free_port(address),
+            };
+            SocketAddrV4::new(address, context.slot().port(free)?)
+        } else {
+            SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.inner_port(launch.port)?)
+        })
     }
 
     /// Creates the namespace of the run, unless another environment has.

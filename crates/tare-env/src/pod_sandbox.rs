@@ -13,9 +13,6 @@ use std::time::Duration;
 use tare_host::exec::{Command, ExecError};
 use tare_host::{error_line, process};
 
-use super::inside::{self, SandboxView};
-use crate::layer::rootfs::PROGRAM;
-
 /// How long a program may take in the sandbox.
 const INSIDE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -53,10 +50,12 @@ impl PodSandbox {
     }
 
     /// Returns the gofer of one of its containers, which has the container's mounts.
-    pub(crate) fn gofer(&self, container: &str, pids: &[u32]) -> Option<u32> {
-        let all = super::gofers(pids).into_iter();
-        let is_of = |pid: &u32| command_line(*pid).last().is_some_and(|id| id == container);
-        all.filter(|_| !container.is_empty()).find(is_of)
+    pub(crate) fn gofer(container: &str, pids: &[u32]) -> Option<u32> {
+        let is_of = |pid: &u32| match &command_line(*pid)[..] {
+            [name, .., id] => name == "runsc-gofer" && id == container,
+            _ => false,
+        };
+        pids.iter().copied().find(is_of)
     }
 
     /// # Errors
@@ -71,15 +70,13 @@ impl PodSandbox {
         self.runsc().args(["resume", &self.id]).run().map(drop)
     }
 
-    /// Reads what a process sees in a container of the sandbox.
+    /// Executes a program in a container of the sandbox, and returns what it printed.
     ///
     /// # Errors
     /// Returns the error on one line.
-    pub(crate) fn view(&self, container: &str) -> Result<SandboxView, String> {
-        let exec = self.runsc().args(["exec", container, PROGRAM, inside::COMMAND]);
-        let output = exec.time_limit(INSIDE_LIMIT).run().map_err(|error| error_line(&error))?;
-        let printed = output.stdout;
-        SandboxView::parse(&printed).ok_or_else(|| format!("the program printed {printed:?}"))
+    pub(crate) fn exec(&self, container: &str, words: &[&str]) -> Result<String, String> {
+        let exec = self.runsc().args(["exec", container]).args(words).time_limit(INSIDE_LIMIT);
+        exec.run().map(|output| output.stdout).map_err(|error| error_line(&error))
     }
 
     fn runsc(&self) -> Command {
