@@ -4,7 +4,7 @@
 //!
 //! `runsc` of the sandbox is its own program, in /proc, with the state directory in its command
 //! line: the node may have several, and none on PATH. No API pauses a pod, so `runsc` does. A pod
-//! that is paused can not be ended by its kubelet.
+//! that is paused cannot be ended by its kubelet.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,13 +30,12 @@ pub(crate) struct PodSandbox {
 impl PodSandbox {
     /// Finds the sandbox of a pod on this node.
     pub(crate) fn find(pod_uid: &str) -> Option<Self> {
-        let names = [pod_uid.to_string(), pod_uid.replace('-', "_")];
         let is_of_pod = |pid: &u32| {
             let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            !pod_uid.is_empty() && names.iter().any(|name| groups.contains(name))
+            names_pod(&groups, pod_uid)
         };
         let of_pod = process::all().into_iter().filter(is_of_pod);
-        of_pod.filter_map(|pid| Self::of_command_line(pid, &command_line(pid))).next()
+        of_pod.filter_map(|pid| Self::of_command_line(pid, &process::command_line(pid))).next()
     }
 
     /// Reads the command line of a sentry: flags, a verb with its own, and the id.
@@ -47,15 +46,6 @@ impl PodSandbox {
         }
         let root = flags.iter().find(|word| word.trim_start_matches('-').starts_with("root="))?;
         Some(Self { pid, root: root.clone(), id: words.last()?.clone() })
-    }
-
-    /// Returns the gofer of one of its containers, which has the container's mounts.
-    pub(crate) fn gofer(container: &str, pids: &[u32]) -> Option<u32> {
-        let is_of = |pid: &u32| match &command_line(*pid)[..] {
-            [name, .., id] => name == "runsc-gofer" && id == container,
-            _ => false,
-        };
-        pids.iter().copied().find(is_of)
     }
 
     /// # Errors
@@ -84,10 +74,10 @@ impl PodSandbox {
     }
 }
 
-fn command_line(pid: u32) -> Vec<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+/// Returns whether the path of a cgroup, or a part of it, has a pod's uid. With systemd a slice has
+/// underscores in it.
+pub(crate) fn names_pod(path: &str, uid: &str) -> bool {
+    !uid.is_empty() && (path.contains(uid) || path.contains(&uid.replace('-', "_")))
 }
 
 #[cfg(test)]

@@ -241,6 +241,13 @@ pub fn variable(pid: u32, name: &str) -> Option<String> {
     })
 }
 
+/// Returns the words of a process's command line, without empty ones; none if it has ended.
+pub fn command_line(pid: u32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 /// Returns a field of `/proc/PID/status`, such as `Seccomp` or `Cpus_allowed_list`.
 pub fn status_field(pid: u32, field: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -21,6 +21,13 @@ pub struct Socket {
     pub inode: u64,
 }
 
+impl Socket {
+    /// Returns its local and its remote end.
+    pub fn ends(&self) -> (SocketAddrV4, SocketAddrV4) {
+        (self.local, self.remote)
+    }
+}
+
 /// Returns the TCP sockets of the network namespace of a process, a pid or `thread-self`. An IPv6
 /// address is its last four bytes: the IPv4 address that it carries, if it carries one.
 pub fn sockets(process: &str) -> Vec<Socket> {
@@ -29,12 +36,11 @@ pub fn sockets(process: &str) -> Vec<Socket> {
     tables.iter().flat_map(|table| table.lines().filter_map(socket)).collect()
 }
 
-/// Returns the established connections of the network namespace of a process, as local and remote
-/// end.
-pub fn connections(process: &str) -> Vec<(SocketAddrV4, SocketAddrV4)> {
-    let all = sockets(process).into_iter();
-    let established = all.filter(|socket| socket.state == State::Established);
-    established.map(|socket| (socket.local, socket.remote)).collect()
+/// Returns the established connections of the network namespace of a process.
+pub fn connections(process: &str) -> Vec<Socket> {
+    let mut all = sockets(process);
+    all.retain(|socket| socket.state == State::Established);
+    all
 }
 
 /// Returns the inodes of all sockets that a process has open.

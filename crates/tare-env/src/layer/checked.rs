@@ -201,15 +201,20 @@ fn check_limits(spec: &EnvironmentSpec) -> Result<(), LayerError> {
     }
 }
 
-/// Checks that the runtime can have what confines the system.
-fn check_confinement(spec: &EnvironmentSpec) -> Result<(), LayerError> {
-    let Confinement { capabilities, user, apparmor, pages, node: _ } = spec.confinement;
-    let set = [
+/// Returns what a study sets of the layers that a kernel of the system's own hides from this host.
+pub(crate) fn confinement_set(confinement: Confinement) -> impl Iterator<Item = (Layer, String)> {
+    let Confinement { capabilities, user, apparmor, pages, node: _ } = confinement;
+    let all = [
         (Layer::Capabilities, capabilities.to_string(), capabilities != Capabilities::default()),
         (Layer::User, user.to_string(), user != User::default()),
         (Layer::Apparmor, apparmor.to_string(), apparmor != Apparmor::default()),
         (Layer::Pages, pages.to_string(), pages != Pages::default()),
     ];
+    all.into_iter().filter(|(.., is_set)| *is_set).map(|(layer, value, _)| (layer, value))
+}
+
+/// Checks that the runtime can have what confines the system.
+fn check_confinement(spec: &EnvironmentSpec) -> Result<(), LayerError> {
     let kind = spec.runtime.kind();
     if let ("kubernetes", Some(node)) = (kind, spec.confinement.node) {
         let why = "the kubelet's memory manager decides; use another runtime";
@@ -217,7 +222,7 @@ fn check_confinement(spec: &EnvironmentSpec) -> Result<(), LayerError> {
         let (layer, value) = (Layer::Node, node.to_string());
         return Err(LayerError::Confined { environment, runtime, layer, value, why });
     }
-    for (layer, value, _) in set.into_iter().filter(|(.., is_set)| *is_set) {
+    for (layer, value) in confinement_set(spec.confinement) {
         let why = match kind {
             "vm" => Some("the system runs on the guest's kernel, which this host cannot read"),
             _ if has_own_kernel(spec.runtime.argument()) => Some(

@@ -18,6 +18,7 @@ mod reference;
 pub mod rootfs;
 pub mod security;
 
+pub(crate) use checked::confinement_set;
 pub use checked::{LayerError, Layers};
 pub use limits::{LimitError, check_cpus};
 

@@ -1,7 +1,6 @@
 //! The read-back of the inject layer.
 
-use std::fs;
-
+use tare_host::process;
 use tare_lab::environment::{CpuPlan, LayerState};
 use tare_lab::layer::{Inject, Layer, Quota};
 
@@ -18,7 +17,7 @@ pub(super) fn read(wanted: Inject, system: &System, plan: &CpuPlan) -> Option<La
     let mut in_force = true;
     let expected = inject::arguments(wanted);
     if !expected.is_empty() {
-        let line = command_line(system.pid);
+        let line = process::command_line(system.pid);
         in_force &= expected.chunks(2).all(|want| line.windows(2).any(|words| words == want));
         found.push(shown(&line));
     }
@@ -34,18 +33,11 @@ pub(super) fn read(wanted: Inject, system: &System, plan: &CpuPlan) -> Option<La
         found.push(format!("quota: {text}"));
     }
     if let Some(delay) = wanted.delay {
-        let line = system.proxy.map(command_line).unwrap_or_default();
+        let line = system.proxy.map(process::command_line).unwrap_or_default();
         in_force &= line.windows(2).any(|words| words == inject::relay_delay(delay));
         found.push(format!("relay: {}", shown(&line)));
     }
     Some(state(Layer::Inject.name(), wanted, found.join("; "), in_force))
-}
-
-/// Returns the arguments of a process, or nothing if it has ended.
-fn command_line(pid: u32) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// Returns the part of a command line that injects.

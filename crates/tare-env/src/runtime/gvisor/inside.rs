@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddrV4;
 
 use serde::{Deserialize, Serialize};
-use tare_host::tcp;
+use tare_host::tcp::{self, Socket};
 
 /// The command that prints the view.
 pub const COMMAND: &str = "facts";
@@ -58,7 +58,7 @@ impl SandboxView {
             devices: devices.map(|(name, _)| name.trim().to_string()).collect(),
             root: mount("/"),
             data: mount(crate::layer::rootfs::DATA),
-            connections: tcp::connections("self"),
+            connections: tcp::connections("self").iter().map(Socket::ends).collect(),
         }
     }
 

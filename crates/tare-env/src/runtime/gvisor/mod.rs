@@ -118,14 +118,11 @@ pub(crate) fn read_options(
     wanted: Options,
     is_set: impl Fn(&str) -> bool,
 ) -> Vec<LayerState> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<String> = line
-        .split(|byte| *byte == 0)
-        .map(|word| String::from_utf8_lossy(word).trim_start_matches('-').to_string())
-        .collect();
+    let words = process::command_line(pid);
     let there = words.first().is_some_and(|name| name.contains("runsc"));
     let flag = |name: &str, default: &str| {
-        let value = words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let flags = words.iter().map(|word| word.trim_start_matches('-'));
+        let value = flags.filter_map(|word| word.strip_prefix(name)?.strip_prefix('=')).next();
         value.unwrap_or(default).to_string()
     };
     let yes_no = |value: String| if value == "true" { "yes" } else { "no" }.to_string();
@@ -208,10 +205,15 @@ pub(crate) fn view_in_pod(sandbox: &PodSandbox, container: &str) -> Result<Sandb
 /// Returns the gofers among the processes of a sandbox.
 pub(crate) fn gofers(pids: &[u32]) -> Vec<u32> {
     let is_gofer = |pid: &&u32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.starts_with(b"runsc-gofer")
+        process::command_line(**pid).first().is_some_and(|name| name.starts_with("runsc-gofer"))
     };
     pids.iter().filter(is_gofer).copied().collect()
+}
+
+/// Returns the gofer of one container of a pod's sandbox, which has the container's mounts.
+pub(crate) fn gofer_of(container: &str, pids: &[u32]) -> Option<u32> {
+    let is_of = |pid: &u32| process::command_line(*pid).last().is_some_and(|id| id == container);
+    gofers(pids).into_iter().find(is_of)
 }
 
 #[cfg(test)]

@@ -52,7 +52,9 @@ use tare_host::journal::EntryId;
 use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod, Volume};
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
-use tare_lab::layer::{Cpu, HUGE_PAGE_BYTES, Limit, Network, Quota, Security, Sidecar, User};
+use tare_lab::layer::{
+    Cpu, HUGE_PAGE_BYTES, Layer, Limit, Network, Quota, Security, Sidecar, User,
+};
 
 use self::profile::Profile;
 use super::contract::{Argument, Runtime};
@@ -159,7 +161,7 @@ pub enum KubernetesError {
         "environment {environment:?}: the runtime class is gVisor's, and {layer} = \"{value}\" of its pods is not \
          measured: {why}"
     )]
-    Sandbox { environment: String, layer: &'static str, value: String, why: &'static str },
+    Sandbox { environment: String, layer: Layer, value: String, why: &'static str },
     #[error("environment {environment:?}: {why}; its last output: {log}")]
     Ended { environment: String, why: String, log: String },
     #[error(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tare_host::journal::Entry;
 use tare_host::netns;
-use tare_host::tcp::{self, Socket, State};
+use tare_host::tcp::{self, Socket};
 use tare_kube::NewService;
 use tare_lab::PartError;
 use tare_lab::environment::LayerState;
@@ -82,7 +82,10 @@ impl Pod {
         let dialled = running.dialled;
         // A sandbox has a network stack of its own, which only a process inside sees.
         let seen = || match &running.sandbox {
-            None => tcp::connections(&running.system.pid.to_string()),
+            None => {
+                let all = tcp::connections(&running.system.pid.to_string());
+                all.iter().map(Socket::ends).collect()
+            }
             Some(sandbox) => gvisor::view_in_pod(sandbox, &running.pod.container)
                 .map(|seen| seen.connections)
                 .unwrap_or_default(),
@@ -134,11 +137,4 @@ fn dataplane(network: Network) -> String {
         Some((_, mode)) => format!("kube-proxy with {}", mode.trim()),
         None => "no kube-proxy that says its mode".into(),
     }
-}
-
-/// Returns the open connections of a process's network namespace.
-pub(super) fn connections(pid: u32) -> Vec<Socket> {
-    let mut sockets = tcp::sockets(&pid.to_string());
-    sockets.retain(|socket| socket.state == State::Established);
-    sockets
 }

@@ -12,8 +12,8 @@ use tare_lab::layer::{Cpu, Request};
 use tare_std::cpus::CpuSet;
 
 use super::Pod;
-use super::start::names_pod;
 use crate::layer::{Layers, limits, rootfs, security};
+use crate::pod_sandbox::names_pod;
 use crate::runtime::gvisor;
 use crate::storage::{self, At, MountView};
 use crate::system::{self, System, WEIGHT};

@@ -13,7 +13,7 @@ use tare_lab::PartError;
 use tare_lab::environment::LayerState;
 use tare_lab::layer::{Network, Sidecar};
 
-use super::port::{ANSWER_LIMIT, connections};
+use super::port::ANSWER_LIMIT;
 use super::{KubernetesError, Pod, Running};
 use crate::layer::network;
 use crate::layer::rootfs::PROGRAM;
@@ -125,7 +125,8 @@ impl Pod {
     /// Returns whether a connection to the dialled address ends at a socket of the proxy.
     fn read_proxy(&self, running: &Running, pid: u32) -> (String, bool) {
         let dialled = running.dialled;
-        let before = connections(pid);
+        let connections = || tcp::connections(&pid.to_string());
+        let before = connections();
         let connect = || TcpStream::connect_timeout(&dialled.into(), ANSWER_LIMIT);
         let _open = match netns::within(self.context.client().namespace(), connect) {
             Ok(Ok(open)) => open,
@@ -136,7 +137,7 @@ impl Pod {
         let deadline = Instant::now() + ACCEPT_LIMIT;
         loop {
             let sockets = tcp::open_inodes(pid);
-            let all = connections(pid);
+            let all = connections();
             let ours = all.iter().find(|one| is_new(one) && sockets.contains(&one.inode));
             match ours {
                 Some(one) => {

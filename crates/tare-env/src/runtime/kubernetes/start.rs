@@ -16,16 +16,17 @@ use tare_kube::{NewPod, PodMount, PodSource, Profile};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
 use tare_lab::layer::{
-    Apparmor, Capabilities, Confinement, Network, Pages, Security, Sidecar, User,
+    Apparmor, Capabilities, Confinement, Layer, Network, Security, Sidecar, User,
 };
 use tare_std::units::parse_bytes;
 
 use super::{KubernetesError, Pod, Running};
 use crate::kubernetes::{KubernetesEntry, data_directory};
+use crate::layer;
 use crate::layer::confinement::{self, Confined, apparmor, huge_pages};
 use crate::layer::network::{self, NODE_PORT, NodeAddresses, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
-use crate::pod_sandbox::PodSandbox;
+use crate::pod_sandbox::{PodSandbox, names_pod};
 use crate::reach::Reach;
 use crate::runtime::gvisor;
 use crate::storage::At;
@@ -111,7 +112,7 @@ impl Pod {
         let mut system = System::new(pid, group, None, &self.layers);
         system.add_server(sidecar.map(|pid| ("sidecar", pid)));
         let gofer = match &sandbox {
-            Some(_) => PodSandbox::gofer(&pod.container, &system.pids()),
+            Some(_) => gvisor::gofer_of(&pod.container, &system.pids()),
             None => None,
         };
         system.add_server(gofer.map(|pid| (gvisor::GOFER, pid)));
@@ -141,31 +142,23 @@ impl Pod {
     /// Checks that the layers can be read back in gVisor's sandbox. Only a pod that runs says which
     /// runtime its class has.
     fn check_sandbox(&self, sandbox: &PodSandbox) -> Result<(), KubernetesError> {
-        let Confinement { capabilities, user, apparmor, pages, node: _ } = self.layers.confinement;
-        let kernel = "its kernel is not the node's, which cannot read it there";
-        let sidecar = self.spec.sidecar;
-        let network = self.layers.network;
+        let refuse = |layer: Layer, value, why| {
+            let environment = self.spec.name.clone();
+            Err(KubernetesError::Sandbox { environment, layer, value, why })
+        };
+        let (network, sidecar) = (self.layers.network, self.spec.sidecar);
         let host = process::inode_of_link(Path::new("/proc/thread-self/ns/net"));
-        let is_cut_off =
-            network == Network::Host && process::namespace_inode(sandbox.pid, "net") != host;
-        let all = [
-            ("network", network.to_string(), is_cut_off, CUT_OFF),
-            ("sidecar", sidecar.to_string(), !sidecar.is_none(), "one sandbox has both containers"),
-            (
-                "capabilities",
-                capabilities.to_string(),
-                capabilities != Capabilities::default(),
-                kernel,
-            ),
-            ("user", user.to_string(), user != User::default(), kernel),
-            ("apparmor", apparmor.to_string(), apparmor != Apparmor::default(), kernel),
-            ("pages", pages.to_string(), pages != Pages::default(), kernel),
-        ];
-        match all.into_iter().find(|(_, _, is_set, _)| *is_set) {
+        if network == Network::Host && process::namespace_inode(sandbox.pid, "net") != host {
+            return refuse(Layer::Network, network.to_string(), CUT_OFF);
+        }
+        if !sidecar.is_none() {
+            let why = "one sandbox has both containers";
+            return refuse(Layer::Sidecar, sidecar.to_string(), why);
+        }
+        match layer::confinement_set(self.layers.confinement).next() {
             None => Ok(()),
-            Some((layer, value, _, why)) => {
-                let environment = self.spec.name.clone();
-                Err(KubernetesError::Sandbox { environment, layer, value, why })
+            Some((layer, value)) => {
+                refuse(layer, value, "its kernel is not the node's, which cannot read it there")
             }
         }
     }
@@ -357,12 +350,6 @@ fn path_of_pod(path: &str, uid: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('/').collect();
     let last = parts.iter().position(|part| names_pod(part, uid))?;
     Some(parts[..=last].join("/"))
-}
-
-/// Returns whether a name of a cgroup has the pod's uid. With systemd a slice has underscores in
-/// it.
-pub(super) fn names_pod(name: &str, uid: &str) -> bool {
-    !uid.is_empty() && (name.contains(uid) || name.contains(&uid.replace('-', "_")))
 }
 
 /// Returns the first process of a container: the one whose parent is not in its cgroup.
