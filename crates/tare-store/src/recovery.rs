@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use crate::chunk::{Chunk, round_up};
-use crate::entry::{Entries, GROUP_HEAD_BYTES, GroupHead, MAGIC};
+use crate::entry::{Entries, GROUP_HEAD_BYTES, GroupHead, MAGIC, is_readable};
 use crate::io::{FileId, Files, Op, OpId, OpKind, Owner, read_full};
 use crate::log::ClosedSegment;
 
@@ -133,7 +133,7 @@ impl LogReader {
             next_segment = next_segment.max(segment + 1);
             let mut head = [0; GROUP_HEAD_BYTES];
             read(files, segment, 0, &mut head)?;
-            if head.starts_with(FAMILY) && !head.starts_with(&MAGIC) {
+            if head.starts_with(FAMILY) && !is_readable(&head[..MAGIC.len()]) {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let (found, known) = (text(&head[..MAGIC.len()]), text(&MAGIC));
                 let file = files.name(file);

@@ -1,14 +1,6 @@
 //! The cells of one row, in the form that log, memtable and tables share.
 //!
-//! A row is a run of cells in ascending order of column and path, little-endian:
-//!
-//! ```text
-//! cell      column u16 | timestamp i64 | kind u8 | fields of the kind
-//! live      0: length u32 | value
-//! expiring  1: ttl_s u32 | expires_s u32 | length u32 | value
-//! dead      2: since_s u32
-//! element   3, 4, 5: path length u16 | path | fields of kinds 0, 1, 2
-//! ```
+//! A row is a run of cells in ascending order of column and path; [`form`] describes their bytes.
 //!
 //! A column has one cell, or is a collection: one cell for each element, under the element's path.
 //! The dead cell of a collection without a path deletes its elements: it hides those that are not
@@ -24,7 +16,13 @@
 //! order, and hiding uses the maximum too; so merging is commutative, associative and idempotent,
 //! and replay may repeat and reorder.
 
+mod early_form;
+mod form;
+
 use std::cmp::Ordering;
+
+pub use form::{Cells, iter, push};
+use form::{DEAD, EXPIRING, LIVE};
 
 /// The column whose dead cell deletes the row.
 pub const DELETION: u16 = 0;
@@ -33,12 +31,8 @@ pub const MARKER: u16 = 1;
 /// The first column that a table may use.
 pub const FIRST_COLUMN: u16 = 2;
 
-const HEAD_BYTES: usize = 11;
-const LIVE: u8 = 0;
-const EXPIRING: u8 = 1;
-const DEAD: u8 = 2;
-/// Added to the kind of a cell that has a path.
-const ELEMENT: u8 = 3;
+/// The last column that a table may use.
+pub const COLUMN_MAX: u16 = 0x7fff;
 /// The longest path of an element, in bytes: its length has 16 bits.
 pub const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
@@ -148,62 +142,6 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Appends a cell. Columns must ascend, and the paths of one column.
-///
-/// # Panics
-/// Panics if the value is 4 GiB or longer; frames are far smaller. Panics if the path is longer
-/// than [`PATH_BYTES_MAX`].
-#[inline]
-pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
-    let put_value = |out: &mut Vec<u8>, value: &[u8]| {
-        let length = u32::try_from(value.len()).expect("a value is shorter than 4 GiB");
-        out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(value);
-    };
-    let mut head = [0; HEAD_BYTES];
-    head[..2].copy_from_slice(&cell.column.to_le_bytes());
-    head[2..10].copy_from_slice(&cell.timestamp.to_le_bytes());
-    let mut put_head = |out: &mut Vec<u8>, kind: u8| {
-        head[10] = kind;
-        match cell.path {
-            None => out.extend_from_slice(&head),
-            Some(path) => put_element_head(out, head, path),
-        }
-    };
-    match cell.content {
-        Content::Live(value) => {
-            put_head(out, LIVE);
-            put_value(out, value);
-        }
-        Content::Expiring { value, ttl_s, expires_s } => {
-            put_head(out, EXPIRING);
-            out.extend_from_slice(&ttl_s.to_le_bytes());
-            out.extend_from_slice(&expires_s.to_le_bytes());
-            put_value(out, value);
-        }
-        Content::Dead { since_s } => {
-            put_head(out, DEAD);
-            out.extend_from_slice(&since_s.to_le_bytes());
-        }
-    }
-}
-
-#[cold]
-fn put_element_head(out: &mut Vec<u8>, mut head: [u8; HEAD_BYTES], path: &[u8]) {
-    let length = u16::try_from(path.len()).expect("a path has a 16-bit length");
-    head[10] += ELEMENT;
-    out.extend_from_slice(&head);
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(path);
-}
-
-/// The cells of a row. The iterator ends early at bytes that are no cell; [`is_valid`] detects
-/// that.
-#[inline]
-pub fn iter(bytes: &[u8]) -> Cells<'_> {
-    Cells { bytes }
-}
-
 /// Whether the bytes are a whole run of cells in ascending order, in which only a dead cell is a
 /// deletion, and no element is hidden by the deletion of its column.
 pub fn is_valid(bytes: &[u8]) -> bool {
@@ -225,13 +163,13 @@ pub fn is_valid(bytes: &[u8]) -> bool {
         }
         last = Some(cell);
     }
-    cells.bytes.is_empty()
+    cells.is_at_end()
 }
 
 /// The deletion of a whole row, if it was deleted.
 #[inline]
 pub fn deletion(bytes: &[u8]) -> Option<Deletion> {
-    if bytes.get(..2)? != DELETION.to_le_bytes() {
+    if form::first_column(bytes)? != DELETION {
         return None;
     }
     let cell = iter(bytes).next()?;
@@ -260,67 +198,6 @@ impl ElementDeletion {
         self.0
             .is_some_and(|(column, timestamp)| column == cell.column && cell.timestamp <= timestamp)
     }
-}
-
-/// Iterator over the cells of a row.
-#[derive(Clone, Debug)]
-pub struct Cells<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Iterator for Cells<'a> {
-    type Item = Cell<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Cell<'a>> {
-        let (head, rest) = self.bytes.split_first_chunk::<HEAD_BYTES>()?;
-        let column = u16::from_le_bytes([head[0], head[1]]);
-        let timestamp = i64::from_le_bytes(head[2..10].try_into().ok()?);
-        let (path, kind, rest) = match head[10] {
-            kind if kind < ELEMENT => (None, kind, rest),
-            kind => {
-                let (path, rest) = split_path(rest)?;
-                (Some(path), kind - ELEMENT, rest)
-            }
-        };
-        let (content, rest) = match kind {
-            LIVE => {
-                let (value, rest) = split_value(rest)?;
-                (Content::Live(value), rest)
-            }
-            EXPIRING => {
-                let (ttl_s, rest) = split_u32(rest)?;
-                let (expires_s, rest) = split_u32(rest)?;
-                let (value, rest) = split_value(rest)?;
-                (Content::Expiring { value, ttl_s, expires_s }, rest)
-            }
-            DEAD => {
-                let (since_s, rest) = split_u32(rest)?;
-                (Content::Dead { since_s }, rest)
-            }
-            _ => return None,
-        };
-        self.bytes = rest;
-        Some(Cell { column, path, timestamp, content })
-    }
-}
-
-#[inline]
-fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk::<4>()?;
-    Some((u32::from_le_bytes(*number), rest))
-}
-
-#[cold]
-fn split_path(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<2>()?;
-    rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))
-}
-
-#[inline]
-fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = split_u32(bytes)?;
-    rest.split_at_checked(usize::try_from(length).ok()?)
 }
 
 /// Merges two rows into `out`, which is cleared first, without the cells that a deletion of either

@@ -25,13 +25,42 @@ fn content(owned: &Owned) -> Content<'_> {
     }
 }
 
-fn encode(model: &Model) -> Vec<u8> {
+fn encode(model: &Model, put: impl Fn(&mut Vec<u8>, Cell<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
     for ((column, path), (timestamp, owned)) in model {
         let (column, path, timestamp) = (*column, path.as_deref(), *timestamp);
-        push(&mut out, Cell { column, path, timestamp, content: content(owned) });
+        put(&mut out, Cell { column, path, timestamp, content: content(owned) });
     }
     out
+}
+
+/// Appends a cell as earlier versions did.
+fn push_early(out: &mut Vec<u8>, cell: Cell<'_>) {
+    let put_value = |out: &mut Vec<u8>, value: &[u8]| {
+        out.extend(u32::try_from(value.len()).unwrap().to_le_bytes());
+        out.extend(value);
+    };
+    let kind = match cell.content {
+        Content::Live(_) => 0,
+        Content::Expiring { .. } => 1,
+        Content::Dead { .. } => 2,
+    };
+    out.extend(cell.column.to_le_bytes());
+    out.extend(cell.timestamp.to_le_bytes());
+    out.push(kind + if cell.path.is_some() { 3 } else { 0 });
+    if let Some(path) = cell.path {
+        out.extend(u16::try_from(path.len()).unwrap().to_le_bytes());
+        out.extend(path);
+    }
+    match cell.content {
+        Content::Live(value) => put_value(out, value),
+        Content::Expiring { value, ttl_s, expires_s } => {
+            out.extend(ttl_s.to_le_bytes());
+            out.extend(expires_s.to_le_bytes());
+            put_value(out, value);
+        }
+        Content::Dead { since_s } => out.extend(since_s.to_le_bytes()),
+    }
 }
 
 fn merged(a: &[u8], b: &[u8]) -> Vec<u8> {
@@ -49,14 +78,16 @@ fn contents() -> impl Strategy<Value = Owned> {
     ]
 }
 
-/// Rows as a statement may write them; they may still have cells that their deletion hides.
+/// Rows as a statement may write them, now or in an earlier version; they may still have cells that
+/// their deletion hides.
 fn rows() -> impl Strategy<Value = Vec<u8>> {
     let deletion = proptest::option::of((0i64..3, 0u32..3));
     let cells = proptest::collection::btree_map(1u16..4, (0i64..4, contents()), 0..5);
     let emptied = proptest::option::of((0i64..3, 0u32..3));
     let path = proptest::collection::vec(0u8..2, 0..2);
     let elements = proptest::collection::btree_map(path, (0i64..4, contents()), 0..4);
-    (deletion, cells, emptied, elements).prop_map(|(deletion, cells, emptied, elements)| {
+    let all = (deletion, cells, emptied, elements, any::<bool>());
+    all.prop_map(|(deletion, cells, emptied, elements, is_early)| {
         let mut model: Model =
             cells.into_iter().map(|(column, cell)| ((column, None), cell)).collect();
         let dead = |(timestamp, since_s)| (timestamp, Owned::Dead(since_s));
@@ -65,7 +96,7 @@ fn rows() -> impl Strategy<Value = Vec<u8>> {
         let hidden = emptied.map_or(-1, |(timestamp, _)| timestamp);
         let elements = elements.into_iter().filter(|(_, (timestamp, _))| *timestamp > hidden);
         model.extend(elements.map(|(path, cell)| ((COLLECTION, Some(path)), cell)));
-        encode(&model)
+        if is_early { encode(&model, push_early) } else { encode(&model, push) }
     })
 }
 
@@ -158,13 +189,44 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(0u8..7, 0..64)) {
+    fn arbitrary_bytes_are_decoded_or_refused(
+        mut bytes in proptest::collection::vec(prop_oneof![0u8..7, 0u8..=255], 0..64),
+        is_early: bool,
+    ) {
+        if let Some(byte) = bytes.get_mut(1) {
+            *byte = if is_early { 0 } else { 0x80 };
+        }
         let cells: Vec<Cell<'_>> = iter(&bytes).collect();
+        let put: fn(&mut Vec<u8>, Cell<'_>) = if is_early { push_early } else { push };
         let mut again = Vec::new();
-        cells.iter().for_each(|cell| push(&mut again, *cell));
+        cells.iter().for_each(|cell| put(&mut again, *cell));
         prop_assert!(bytes.starts_with(&again));
         if is_valid(&bytes) {
             prop_assert_eq!(again, bytes);
+        }
+    }
+
+    #[test]
+    fn cells_are_read_as_they_were_pushed(
+        cells in proptest::collection::btree_map(
+            prop_oneof![0u16..40, 0..=COLUMN_MAX],
+            (prop_oneof![Just(7i64), any::<i64>()], prop_oneof![0usize..4, 100usize..300, 16_380usize..16_390]),
+            1..20,
+        ),
+        path in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..300)),
+    ) {
+        let value = vec![3; 16_390];
+        let cells: Vec<Cell<'_>> = cells
+            .iter()
+            .map(|(&column, &(timestamp, length))| Cell {
+                path: path.as_deref(),
+                ..Cell::live(column, timestamp, &value[..length])
+            })
+            .collect();
+        for put in [push as fn(&mut Vec<u8>, Cell<'_>), push_early] {
+            let mut row = Vec::new();
+            cells.iter().for_each(|cell| put(&mut row, *cell));
+            prop_assert_eq!(iter(&row).collect::<Vec<_>>(), cells.clone());
         }
     }
 }
@@ -193,6 +255,17 @@ fn timestamp_ties_prefer_dead_then_expiring_then_greater() {
             assert_eq!(&merged(high, low), high);
         }
     }
+}
+
+#[test]
+fn a_cell_of_a_statement_takes_two_bytes_beside_its_value() {
+    let mut row = Vec::new();
+    push(&mut row, Cell::live(MARKER, 5, b""));
+    assert_eq!(row.len(), 12);
+    push(&mut row, Cell::live(FIRST_COLUMN, 5, b"value"));
+    assert_eq!(row.len(), 19);
+    push(&mut row, Cell::live(FIRST_COLUMN + 1, 6, b"value"));
+    assert_eq!(row.len(), 34, "another timestamp takes eight more");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! zeros to the next (all numbers little-endian):
 //!
 //! ```text
-//! group     magic "TareLog2" | sequence u64 | durable u64 | length u32
+//! group     magic "TareLog3" | sequence u64 | durable u64 | length u32
 //!           | crc32c of these 28 bytes u32 | entries (length bytes) | padding
 //! entry     length u32 | crc32c of the payload u32 | payload
 //! payload   one or more mutations
@@ -23,7 +23,10 @@
 use crate::cells::{self, Deletion};
 
 /// First bytes of a group; the digit is the version of the format.
-pub const MAGIC: [u8; 8] = *b"TareLog2";
+pub const MAGIC: [u8; 8] = *b"TareLog3";
+/// The version before, which is read too. It differs in the form of the cells, which shows in each
+/// row.
+const EARLIER_MAGIC: [u8; 8] = *b"TareLog2";
 /// Bytes of a group before its entries.
 pub const GROUP_HEAD_BYTES: usize = 32;
 /// Bytes of an entry before its payload.
@@ -82,6 +85,11 @@ impl RangeTombstone<'_> {
     }
 }
 
+/// Whether a group that begins with these bytes is of a version that can be read.
+pub fn is_readable(magic: &[u8]) -> bool {
+    magic == MAGIC || magic == EARLIER_MAGIC
+}
+
 /// The fixed part of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupHead {
@@ -106,7 +114,7 @@ impl GroupHead {
     pub fn decode(bytes: &[u8; GROUP_HEAD_BYTES]) -> Option<Self> {
         let u64_at = |at: usize| Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?));
-        let sound = bytes[..8] == MAGIC && u32_at(28)? == crc32c::crc32c(&bytes[..28]);
+        let sound = is_readable(&bytes[..8]) && u32_at(28)? == crc32c::crc32c(&bytes[..28]);
         if !sound {
             return None;
         }

@@ -5,7 +5,7 @@
 //! top     index length u32 | filters u32 | clustering min length u32 | max length u32
 //!         | index (as in an index block) | filters' first tokens i64 each | their pages u32 each
 //!         | clustering min | clustering max
-//! footer  magic "TareTab1" or "TareTab2" | table u32 | top page u32 | top pages u32
+//! footer  magic "TareTab3" | table u32 | top page u32 | top pages u32
 //!         | data blocks u32 | token min i64 | token max i64
 //!         | partitions u64 | rows u64 | ranges u64 | cells u64 | dead cells u64
 //!         | expiring cells u64 | timestamp min i64 | max i64 | deletion min u32 | max u32
@@ -18,10 +18,11 @@ use super::data::{range_of_token, search};
 use super::index::{self, Index};
 use super::{Damage, Kind, PAGE_BYTES, Statistics, i64_at, narrow, u32_at, u64_at};
 
-/// First bytes of a footer; the digit is the version of the format. The second version has elements
-/// of collections; a file without any is one of the first.
-const MAGIC: [u8; 8] = *b"TareTab1";
-const MAGIC_WITH_ELEMENTS: [u8; 8] = *b"TareTab2";
+/// First bytes of a footer; the digit is the version of the format.
+const MAGIC: [u8; 8] = *b"TareTab3";
+/// Earlier versions, which are read too. They differ in the form of the cells, which shows in each
+/// row; the second one has elements of collections.
+const EARLIER_MAGICS: [[u8; 8]; 2] = [*b"TareTab1", *b"TareTab2"];
 const FOOTER_BYTES: usize = 8 + 4 * 4 + 2 * 8 + 8 * 8 + 2 * 4 + 8;
 const TOP_HEAD_BYTES: usize = 16;
 
@@ -43,7 +44,7 @@ pub struct Footer {
 impl Footer {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let s = &self.statistics;
-        out.extend_from_slice(if s.has_elements { &MAGIC_WITH_ELEMENTS } else { &MAGIC });
+        out.extend_from_slice(&MAGIC);
         for number in [self.table, self.top_page, self.top_pages, self.data_blocks] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -65,12 +66,9 @@ impl Footer {
     /// Decodes the footer from its block, which is at `page`.
     pub(super) fn decode(block: &Block, page: u32) -> Result<Self, Damage> {
         let bytes = block.expect(Kind::Footer)?;
-        let has_elements = match bytes.first_chunk() {
-            Some(&MAGIC) => false,
-            Some(&MAGIC_WITH_ELEMENTS) => true,
-            _ => return Err(Damage::Version),
-        };
-        if bytes.len() != FOOTER_BYTES {
+        let magic = bytes.first_chunk();
+        let is_known = magic.is_some_and(|it| *it == MAGIC || EARLIER_MAGICS.contains(it));
+        if !is_known || bytes.len() != FOOTER_BYTES {
             return Err(Damage::Version);
         }
         let statistics = Statistics {
@@ -84,7 +82,6 @@ impl Footer {
             timestamp_max: i64_at(bytes, 96),
             deletion_s_min: u32_at(bytes, 104),
             deletion_s_max: u32_at(bytes, 108),
-            has_elements,
         };
         let footer = Self {
             table: u32_at(bytes, 8),

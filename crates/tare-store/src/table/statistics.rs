@@ -23,8 +23,6 @@ pub struct Statistics {
     pub deletion_s_min: u32,
     /// Time of the last deletion or expiry; `u32::MAX` if any cell lives for ever.
     pub deletion_s_max: u32,
-    /// Whether any cell is an element of a collection.
-    pub has_elements: bool,
 }
 
 impl Default for Statistics {
@@ -40,7 +38,6 @@ impl Default for Statistics {
             timestamp_max: i64::MIN,
             deletion_s_min: u32::MAX,
             deletion_s_max: 0,
-            has_elements: false,
         }
     }
 }
@@ -50,7 +47,6 @@ impl Statistics {
         self.rows += 1;
         for cell in cells::iter(cells) {
             self.cells += 1;
-            self.has_elements |= cell.path.is_some();
             self.add_timestamp(cell.timestamp);
             match cell.content {
                 Content::Live(_) => self.deletion_s_max = u32::MAX,

@@ -6,6 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use tare_store::cells::{COLUMN_MAX, FIRST_COLUMN};
+
 use super::Change;
 
 /// Why the schema cannot be read or changed.
@@ -88,7 +90,7 @@ fn decode(line: &[u8]) -> Result<Change, String> {
     }
     let change = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     if let Change::CreateTable { table } | Change::AlterTable { table } = &change
-        && table.columns().any(|column| column.number < tare_store::cells::FIRST_COLUMN)
+        && table.columns().any(|column| !(FIRST_COLUMN..=COLUMN_MAX).contains(&column.number))
     {
         return Err("it was written by a version whose data this one cannot read".into());
     }

@@ -80,7 +80,8 @@ impl Table {
     pub(crate) fn next_number(&self) -> Option<u16> {
         let dropped = self.dropped.iter().map(|dropped| &dropped.column);
         let all = self.columns().chain(dropped);
-        all.map(|column| column.number).max().unwrap_or(0).checked_add(1)
+        let last = all.map(|column| column.number).max().unwrap_or(0);
+        (last < cells::COLUMN_MAX).then_some(last + 1)
     }
 
     /// Whether a row exists that the store has found: not if all of its values are of columns that
