@@ -30,6 +30,8 @@ const COLUMN_FOLLOWS: u8 = 15;
 /// Added to the column of a row's first cell.
 const FIRST: u16 = COLUMN_MAX + 1;
 const FIRST_BYTES: usize = 11;
+/// In a byte of a length: further bytes follow.
+const LENGTH_CONTINUES: u8 = 0x80;
 
 /// Appends a cell to a row that this function began. Columns must ascend, and the paths of one
 /// column.
@@ -39,6 +41,33 @@ const FIRST_BYTES: usize = 11;
 /// than [`super::PATH_BYTES_MAX`], or the column greater than [`COLUMN_MAX`].
 #[inline]
 pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
+    // Nearly all further cells are values of the statement that wrote the first one.
+    if let (Content::Live(value), None, Some(first)) =
+        (cell.content, cell.path, out.first_chunk::<FIRST_BYTES>())
+        && cell.timestamp.to_le_bytes() == first[2..10]
+        && let (Some(column), Some(length)) = (near(cell.column), short(value))
+    {
+        out.extend_from_slice(&[LIVE | column << COLUMN_SHIFT, length]);
+        out.extend_from_slice(value);
+        return;
+    }
+    push_any(out, cell);
+}
+
+/// The column, if it fits in the head of a cell.
+#[inline]
+fn near(column: u16) -> Option<u8> {
+    u8::try_from(column).ok().filter(|&column| column < COLUMN_FOLLOWS)
+}
+
+/// The length of a value, if it takes one byte.
+#[inline]
+fn short(value: &[u8]) -> Option<u8> {
+    u8::try_from(value.len()).ok().filter(|&length| length < LENGTH_CONTINUES)
+}
+
+#[inline(never)]
+fn push_any(out: &mut Vec<u8>, cell: Cell<'_>) {
     assert!(cell.column <= COLUMN_MAX, "no table has a column {}", cell.column);
     let kind = match cell.content {
         Content::Live(_) => LIVE,
@@ -49,11 +78,10 @@ pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
     match out.first_chunk::<FIRST_BYTES>() {
         None => {
             debug_assert!(out.is_empty(), "a row begins with a whole cell");
-            let mut head = [0; FIRST_BYTES];
-            head[..2].copy_from_slice(&(FIRST + cell.column).to_le_bytes());
-            head[2..10].copy_from_slice(&cell.timestamp.to_le_bytes());
-            head[10] = kind;
-            out.extend_from_slice(&head);
+            // The next calls load the timestamp: the CPU passes it on from a store of the same bytes.
+            out.extend_from_slice(&(FIRST + cell.column).to_le_bytes());
+            out.extend_from_slice(&cell.timestamp.to_le_bytes());
+            out.push(kind);
         }
         Some(first) => {
             debug_assert!(first[1] & 0x80 != 0, "a row of an earlier version is not continued");
@@ -77,9 +105,8 @@ pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
     }
 }
 
-#[inline]
 fn put_further_head(out: &mut Vec<u8>, kind: u8, own: bool, cell: &Cell<'_>) {
-    let near = u8::try_from(cell.column).ok().filter(|&column| column < COLUMN_FOLLOWS);
+    let near = near(cell.column);
     let place = near.unwrap_or(COLUMN_FOLLOWS) << COLUMN_SHIFT;
     out.push(kind | if own { OWN_TIMESTAMP } else { 0 } | place);
     if near.is_none() {
@@ -90,17 +117,15 @@ fn put_further_head(out: &mut Vec<u8>, kind: u8, own: bool, cell: &Cell<'_>) {
     }
 }
 
-#[inline]
 fn put_value(out: &mut Vec<u8>, value: &[u8]) {
     put_length(out, u32::try_from(value.len()).expect("a value is shorter than 4 GiB"));
     out.extend_from_slice(value);
 }
 
 /// Appends a LEB128 number.
-#[inline]
 fn put_length(out: &mut Vec<u8>, mut length: u32) {
-    while length >= 0x80 {
-        out.push(length.to_le_bytes()[0] | 0x80);
+    while length >= LENGTH_CONTINUES.into() {
+        out.push(length.to_le_bytes()[0] | LENGTH_CONTINUES);
         length >>= 7;
     }
     out.push(length.to_le_bytes()[0]);
@@ -146,10 +171,13 @@ impl Cells<'_> {
 impl<'a> Iterator for Cells<'a> {
     type Item = Cell<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Cell<'a>> {
         let (cell, rest) = match self.before {
-            Before::First(timestamp) => split_further(self.bytes, timestamp)?,
+            Before::First(timestamp) => match split_short(self.bytes, timestamp) {
+                Some(split) => split,
+                None => split_further(self.bytes, timestamp)?,
+            },
             Before::Nothing if *self.bytes.get(1)? & 0x80 != 0 => {
                 let (cell, rest) = split_first(self.bytes)?;
                 self.before = Before::First(cell.timestamp);
@@ -165,6 +193,17 @@ impl<'a> Iterator for Cells<'a> {
     }
 }
 
+/// Splits off a value as `push` writes nearly all of them.
+#[inline(always)]
+fn split_short(bytes: &[u8], timestamp: i64) -> Option<(Cell<'_>, &[u8])> {
+    let (&[head, length], rest) = bytes.split_first_chunk()?;
+    let is_short = head & (KINDS | OWN_TIMESTAMP) == LIVE
+        && head >> COLUMN_SHIFT < COLUMN_FOLLOWS
+        && length < LENGTH_CONTINUES;
+    let (value, rest) = rest.split_at_checked(usize::from(length)).filter(|_| is_short)?;
+    Some((Cell::live((head >> COLUMN_SHIFT).into(), timestamp, value), rest))
+}
+
 #[inline]
 fn split_first(bytes: &[u8]) -> Option<(Cell<'_>, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<FIRST_BYTES>()?;
@@ -173,7 +212,7 @@ fn split_first(bytes: &[u8]) -> Option<(Cell<'_>, &[u8])> {
     split_fields(column, timestamp, head[10], rest)
 }
 
-#[inline]
+#[inline(never)]
 fn split_further(bytes: &[u8], first: i64) -> Option<(Cell<'_>, &[u8])> {
     let (&head, mut rest) = bytes.split_first()?;
     let mut column = u16::from(head >> COLUMN_SHIFT);
@@ -241,7 +280,7 @@ pub(super) fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
 #[inline]
 fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&byte, rest) = bytes.split_first()?;
-    if byte < 0x80 {
+    if byte < LENGTH_CONTINUES {
         return rest.split_at_checked(usize::from(byte));
     }
     split_long_value(bytes)
@@ -250,8 +289,8 @@ fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 fn split_long_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0;
     for (at, &byte) in bytes.iter().enumerate().take(5) {
-        length |= u64::from(byte & 0x7f) << (7 * at);
-        if byte < 0x80 {
+        length |= u64::from(byte & !LENGTH_CONTINUES) << (7 * at);
+        if byte < LENGTH_CONTINUES {
             let length = u32::try_from(length).ok().filter(|_| byte > 0)?;
             return bytes[at + 1..].split_at_checked(usize::try_from(length).ok()?);
         }
