@@ -9,7 +9,7 @@
 //! element   3, 4, 5: path length u16 | path | fields of kinds 0, 1, 2
 //! ```
 
-use super::form::{DEAD, ELEMENT, EXPIRING, LIVE, split_u32};
+use super::kinds::{DEAD, ELEMENT, EXPIRING, LIVE, split_u32};
 use super::{COLUMN_MAX, Cell, Content};
 
 const HEAD_BYTES: usize = 11;

@@ -3,7 +3,7 @@
 //! ```text
 //! row       first cell | further cells
 //! first     32768 + column u16 | timestamp i64 | kind u8 | fields of the kind
-//! further   kind + 8 if it has its own timestamp + 16 * column, or 16 * 15 if the column follows: u8
+//! further   kind + 8 if it has its own timestamp + 16 * column (15: the column follows): u8
 //!           | [column u16] | [timestamp i64] | fields of the kind
 //! live      0: length | value
 //! expiring  1: ttl_s u32 | expires_s u32 | length | value
@@ -15,13 +15,9 @@
 //! written at once takes two bytes beside a short value. There is one encoding of each row. Rows of
 //! earlier versions, whose first column is below 32768, are read too ([`super::early_form`]).
 
+use super::kinds::{DEAD, ELEMENT, EXPIRING, LIVE, split_u32};
 use super::{COLUMN_MAX, Cell, Content, early_form};
 
-pub(super) const LIVE: u8 = 0;
-pub(super) const EXPIRING: u8 = 1;
-pub(super) const DEAD: u8 = 2;
-/// Added to the kind of a cell that has a path.
-pub(super) const ELEMENT: u8 = 3;
 const KINDS: u8 = 7;
 const OWN_TIMESTAMP: u8 = 8;
 const COLUMN_SHIFT: u32 = 4;
@@ -78,7 +74,7 @@ fn push_any(out: &mut Vec<u8>, cell: Cell<'_>) {
     match out.first_chunk::<FIRST_BYTES>() {
         None => {
             debug_assert!(out.is_empty(), "a row begins with a whole cell");
-            // The next calls load the timestamp: the CPU passes it on from a store of the same bytes.
+            // The next calls load the timestamp. The CPU passes it on from a store of its bytes.
             out.extend_from_slice(&(FIRST + cell.column).to_le_bytes());
             out.extend_from_slice(&cell.timestamp.to_le_bytes());
             out.push(kind);
@@ -268,12 +264,6 @@ fn split_fields(
         _ => return None,
     };
     Some((Cell { column, path, timestamp, content }, rest))
-}
-
-#[inline]
-pub(super) fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk::<4>()?;
-    Some((u32::from_le_bytes(*number), rest))
 }
 
 /// Splits off the bytes that follow their length.

@@ -18,11 +18,12 @@
 
 mod early_form;
 mod form;
+mod kinds;
 
 use std::cmp::Ordering;
 
 pub use form::{Cells, iter, push};
-use form::{DEAD, EXPIRING, LIVE};
+use kinds::{DEAD, EXPIRING, LIVE};
 
 /// The column whose dead cell deletes the row.
 pub const DELETION: u16 = 0;
