@@ -9,8 +9,8 @@
 //! element   3, 4, 5: path length u16 | path | fields of kinds 0, 1, 2
 //! ```
 
-use super::kinds::{DEAD, ELEMENT, EXPIRING, LIVE, split_u32};
-use super::{COLUMN_MAX, Cell, Content};
+use super::kinds::{ELEMENT, split_content, split_u32};
+use super::{COLUMN_MAX, Cell};
 
 const HEAD_BYTES: usize = 11;
 
@@ -26,23 +26,7 @@ pub(super) fn split(bytes: &[u8]) -> Option<(Cell<'_>, &[u8])> {
         let (bytes, after) = after.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
         (path, kind, rest) = (Some(bytes), kind - ELEMENT, after);
     }
-    let (content, rest) = match kind {
-        LIVE => {
-            let (value, rest) = split_value(rest)?;
-            (Content::Live(value), rest)
-        }
-        EXPIRING => {
-            let (ttl_s, rest) = split_u32(rest)?;
-            let (expires_s, rest) = split_u32(rest)?;
-            let (value, rest) = split_value(rest)?;
-            (Content::Expiring { value, ttl_s, expires_s }, rest)
-        }
-        DEAD => {
-            let (since_s, rest) = split_u32(rest)?;
-            (Content::Dead { since_s }, rest)
-        }
-        _ => return None,
-    };
+    let (content, rest) = split_content(kind, rest, split_value)?;
     let cell = Cell { column, path, timestamp, content };
     (column <= COLUMN_MAX).then_some((cell, rest))
 }

@@ -15,7 +15,7 @@
 //! written at once takes two bytes beside a short value. There is one encoding of each row. Rows of
 //! earlier versions, whose first column is below 32768, are read too ([`super::early_form`]).
 
-use super::kinds::{DEAD, ELEMENT, EXPIRING, LIVE, split_u32};
+use super::kinds::{DEAD, ELEMENT, EXPIRING, LIVE, split_content};
 use super::{COLUMN_MAX, Cell, Content, early_form};
 
 const KINDS: u8 = 7;
@@ -246,23 +246,7 @@ fn split_fields(
         (path, rest) = (Some(bytes), after);
     }
     let kind = if path.is_some() { kind - ELEMENT } else { kind };
-    let (content, rest) = match kind {
-        LIVE => {
-            let (value, rest) = split_value(rest)?;
-            (Content::Live(value), rest)
-        }
-        EXPIRING => {
-            let (ttl_s, rest) = split_u32(rest)?;
-            let (expires_s, rest) = split_u32(rest)?;
-            let (value, rest) = split_value(rest)?;
-            (Content::Expiring { value, ttl_s, expires_s }, rest)
-        }
-        DEAD => {
-            let (since_s, rest) = split_u32(rest)?;
-            (Content::Dead { since_s }, rest)
-        }
-        _ => return None,
-    };
+    let (content, rest) = split_content(kind, rest, split_value)?;
     Some((Cell { column, path, timestamp, content }, rest))
 }
 
