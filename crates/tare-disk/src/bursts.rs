@@ -6,9 +6,10 @@
 //! kernel's block/blk-throttle.c); token buckets of clouds are similar. Counting completions
 //! between two fixed times then counts a burst too many or too few. The throttle starts a new slice
 //! with each window, so every round has the same error, and the spread does not show it. A window
-//! is therefore counted from the end of one burst to the end of another, in whole periods. A stream
-//! without bursts is counted from its first completion to its last, which is exact to less than one
-//! operation; a fixed window is not.
+//! is therefore counted from the end of one burst to the end of another, in whole periods. One
+//! without a whole burst, such as a window with a long stall, is counted as it is, and that is not
+//! reliable. A stream without bursts is counted from its first completion to its last, which is
+//! exact to less than one operation; a fixed window is not.
 
 /// A gap that ends a burst is longer than this many mean distances between completions.
 const GAP: f64 = 4.0;
@@ -85,11 +86,11 @@ pub(crate) fn count(all: &[Completions], edge_s: f64, end_s: f64) -> Counted {
     }
     // The gap after the i-th entry is the one before the next.
     let ends: Vec<usize> = (0..inside.len()).filter(|i| gaps[i + 1] > gap_s).collect();
-    let (Some(start), Some(end)) = (ends.first(), ends.last()) else {
-        return Counted { bursty, ..Counted::default() };
+    let [start, .., end] = ends[..] else {
+        return Counted { operations: total, seconds: window_s, bursts: 0, bursty };
     };
-    let operations = inside[start + 1..=*end].iter().map(|one| one.count).sum();
-    let seconds = inside[*end].at_s - inside[*start].at_s;
+    let operations = inside[start + 1..=end].iter().map(|one| one.count).sum();
+    let seconds = inside[end].at_s - inside[start].at_s;
     Counted { operations, seconds, bursts: ends.len() - 1, bursty }
 }
 
@@ -156,6 +157,16 @@ mod tests {
         }
         assert!(!count(&[], 0.0, 1.0).is_enough());
         assert!(!count(&bursts(0.4, 1, 0.0, 3.0), 0.0, 1.0).is_enough());
+    }
+
+    #[test]
+    fn window_with_a_stall_is_counted_as_it_is() {
+        // An operation each ms, and none for 0.4 s.
+        let mut all = bursts(0.001, 1, 0.0, 1.0);
+        all.retain(|one| !(0.3..0.7).contains(&one.at_s));
+        let (found, counted) = rate(&all, 0.1, 1.0);
+        assert!(counted.bursty && !counted.is_enough(), "{counted:?}");
+        assert!((found / 555.6 - 1.0).abs() < 0.01, "{found}");
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub(crate) fn make(
         session.report_progress(format!("making the disk steady: round {round}"));
         let outcome = session.run_one(stream, window)?;
         largest = largest.max(outcome.bytes_all as f64);
-        report.rounds_per_s.push(rate_per_s(&outcome));
+        report.rounds_per_s.push(outcome.operations_per_s());
         report.last_rounds = SteadyWindow::of(&report.rounds_per_s);
         report.is_steady = report.last_rounds.is_some_and(SteadyWindow::is_steady);
         if report.is_steady {
@@ -132,43 +132,9 @@ pub(crate) fn make(
     Ok((report, doubt))
 }
 
-/// The rate of a round. One with a long stall has too few whole bursts to be counted by them: all
-/// of its writes are, over all of its time.
-fn rate_per_s(round: &Outcome) -> f64 {
-    match round.counted.is_enough() {
-        true => round.operations_per_s(),
-        false => round.operations_all as f64 / round.window_s.max(f64::MIN_POSITIVE),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use hdrhistogram::Histogram;
-
     use super::*;
-    use crate::bursts::{Completions, count};
-
-    #[test]
-    fn round_with_a_stall_has_the_rate_of_all_its_time() {
-        // A write each ms, and none for 0.4 s.
-        let at_s = (1..=1000).map(|ms| f64::from(ms) / 1000.0);
-        let left = at_s.filter(|at_s| !(0.3..0.7).contains(at_s));
-        let all: Vec<Completions> = left.map(|at_s| Completions { at_s, count: 1 }).collect();
-        let round = Outcome {
-            counted: count(&all, 0.1, 1.0),
-            window_s: 1.0,
-            longer: Duration::ZERO,
-            latency_ns: Histogram::new(3).unwrap(),
-            unsent: 0,
-            steady: false,
-            bytes_all: 0,
-            cpu_s: 0.0,
-            operations_all: all.len() as u64,
-            cpu_share: 0.0,
-        };
-        assert!(!round.counted.is_enough());
-        assert!((rate_per_s(&round) - 600.0).abs() < 2.0, "{}", rate_per_s(&round));
-    }
 
     #[test]
     fn cost_is_told_before() {
