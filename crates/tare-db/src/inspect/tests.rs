@@ -340,6 +340,9 @@ fn elements_of_collections_are_checked_and_printed() {
     let json = String::from_utf8(json).unwrap();
     let cell = r#"{"column":"m","element":"-1","timestamp":10,"value":"'x'"}"#;
     assert!(json.contains(cell), "{json}");
+    // By its version, programs that know no elements refuse the file.
+    let bytes = fs::read(file).unwrap();
+    assert!(bytes.windows(8).any(|window| window == b"TareTab3"));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn push_any(out: &mut Vec<u8>, cell: Cell<'_>) {
             out.push(kind);
         }
         Some(first) => {
-            debug_assert!(first[1] & 0x80 != 0, "a row of an earlier version is not continued");
+            debug_assert!(!is_early(first), "a row of an earlier version is not continued");
             let own = cell.timestamp.to_le_bytes() != first[2..10];
             put_further_head(out, kind, own, &cell);
         }
@@ -137,7 +137,18 @@ pub fn iter(bytes: &[u8]) -> Cells<'_> {
 /// The column of a row's first cell.
 #[inline]
 pub(super) fn first_column(bytes: &[u8]) -> Option<u16> {
-    bytes.first_chunk().map(|column| u16::from_le_bytes(*column) & COLUMN_MAX)
+    first_number(bytes).map(|number| number & COLUMN_MAX)
+}
+
+/// Whether a row is in the form of earlier versions.
+#[inline]
+fn is_early(bytes: &[u8]) -> bool {
+    first_number(bytes).is_some_and(|number| number < FIRST)
+}
+
+#[inline]
+fn first_number(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|number| u16::from_le_bytes(*number))
 }
 
 /// Iterator over the cells of a row.
@@ -174,7 +185,7 @@ impl<'a> Iterator for Cells<'a> {
                 Some(split) => split,
                 None => split_further(self.bytes, timestamp)?,
             },
-            Before::Nothing if *self.bytes.get(1)? & 0x80 != 0 => {
+            Before::Nothing if !is_early(self.bytes) => {
                 let (cell, rest) = split_first(self.bytes)?;
                 self.before = Before::First(cell.timestamp);
                 (cell, rest)
@@ -203,7 +214,7 @@ fn split_short(bytes: &[u8], timestamp: i64) -> Option<(Cell<'_>, &[u8])> {
 #[inline]
 fn split_first(bytes: &[u8]) -> Option<(Cell<'_>, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<FIRST_BYTES>()?;
-    let column = u16::from_le_bytes([head[0], head[1]]) & COLUMN_MAX;
+    let column = first_column(head)?;
     let timestamp = i64::from_le_bytes(head[2..10].try_into().ok()?);
     split_fields(column, timestamp, head[10], rest)
 }
