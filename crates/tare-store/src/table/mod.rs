@@ -69,7 +69,7 @@ pub enum Damage {
     Kind { expected: Kind, found: Kind },
     #[error("it cannot be decompressed")]
     Compression,
-    #[error("it is no table file of a known version (1)")]
+    #[error("it is no table file of a known version (1 to 3)")]
     Version,
     #[error("{0}")]
     Structure(&'static str),
