@@ -336,57 +336,6 @@ fn tare_db_is_weighed_with_named_workloads() {
     assert!(!output.status.success() && said.contains("did you mean \"ycsb-"), "{said}");
 }
 
-#[test]
-fn tare_db_is_weighed_with_cassandra_stress() {
-    let test = "tare_db_is_weighed_with_cassandra_stress";
-    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
-        return;
-    }
-    let file = |file: &str| cached(test, "cassandra-stress", file);
-    let Some(home) = file("java/target/apache-cassandra-4.0-alpha2") else { return };
-    let Some(jar) = file("java/target/lib/HdrHistogram-2.1.12.jar") else { return };
-    let words = format!(
-        "rate_per_s = 200\ncassandra-stress = {{ command = \"mixed\", rows = 2000, threads = 8, \
-         home = {home:?}, hdrhistogram = {jar:?} }}"
-    );
-    let (output, folder) = weigh(["cassandra-stress", "tare-db"], &[PROCESS], ONCE, &words);
-    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
-    assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
-    assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
-}
-
-/// YCSB's own Cassandra binding is not on Maven Central: `tests/drivers` builds one of ours.
-#[test]
-fn tare_db_is_weighed_with_ycsb() {
-    let test = "tare_db_is_weighed_with_ycsb";
-    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
-        return;
-    }
-    let Some(home) = cached(test, "ycsb", "ycsb/target") else { return };
-    let options = |letter| {
-        format!(
-            "ycsb = {{ workload = \"{letter}\", threads = 16, rows = 2000, home = {home:?}, \
-             binding = \"tare.ycsb.CqlBinding\" }}"
-        )
-    };
-    let (a, d) = (options("a"), options("d"));
-    let words =
-        format!("rate_per_s = 200\n{a}\n[[workload]]\nname = \"D\"\nlatency_share = 0\n{d}");
-    let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
-    let pair = ["ycsb", "tare-db"];
-    let (output, folder) = weigh(pair, &[PROCESS], once, &words);
-    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
-    for doubt in ["coordinated_omission", "latency_beyond_window", "operation_errors"] {
-        assert_eq!(doubts(folder.path(), doubt), 0, "{doubt}");
-    }
-    let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
-    assert!(page.contains("tare.ycsb.CqlBinding"), "the page names the binding");
-    let words = words.replace("tare.ycsb.CqlBinding", "tare.ycsb.None");
-    let (output, _folder) = weigh(pair, &[PROCESS], once, &words);
-    let said = stderr(&output);
-    assert!(!output.status.success() && said.contains("no class tare.ycsb.None"), "{said}");
-}
-
 /// Every instance has a process of the tool of its own, with all clients of the workload.
 #[test]
 fn each_instance_is_loaded_by_a_tool_of_its_own() {
@@ -459,4 +408,57 @@ fn tare_db_is_weighed_with_latte() {
     let (output, folder) = weigh(["latte", "tare-db"], &[PROCESS], ONCE, &words);
     assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "service")]);
     assert_eq!(doubts(folder.path(), "coordinated_omission"), 2);
+}
+
+/// Tools in Java. Each of their slices takes a quarter of a minute, so they start early: tests run in
+/// the order of their names.
+mod java {
+    use super::*;
+
+    #[test]
+    fn tare_db_is_weighed_with_cassandra_stress() {
+        let test = "tare_db_is_weighed_with_cassandra_stress";
+        if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
+            return;
+        }
+        let file = |file: &str| cached(test, "cassandra-stress", file);
+        let Some(home) = file("java/target/apache-cassandra-4.0-alpha2") else { return };
+        let Some(jar) = file("java/target/lib/HdrHistogram-2.1.12.jar") else { return };
+        let words = format!(
+            "rate_per_s = 200\ncassandra-stress = {{ command = \"mixed\", rows = 2000, threads = 8, \
+             home = {home:?}, hdrhistogram = {jar:?} }}"
+        );
+        let (output, folder) = weigh(["cassandra-stress", "tare-db"], &[PROCESS], ONCE, &words);
+        assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
+        assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
+        assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
+    }
+
+    /// YCSB's own Cassandra binding is not on Maven Central: `tests/drivers` builds one of ours.
+    #[test]
+    fn tare_db_is_weighed_with_ycsb() {
+        let test = "tare_db_is_weighed_with_ycsb";
+        if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
+            return;
+        }
+        let Some(home) = cached(test, "ycsb", "ycsb/target") else { return };
+        // D reads and inserts.
+        let words = format!(
+            "rate_per_s = 200\nycsb = {{ workload = \"d\", threads = 16, rows = 2000, home = {home:?}, \
+             binding = \"tare.ycsb.CqlBinding\" }}"
+        );
+        let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
+        let pair = ["ycsb", "tare-db"];
+        let (output, folder) = weigh(pair, &[PROCESS], once, &words);
+        assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
+        for doubt in ["coordinated_omission", "latency_beyond_window", "operation_errors"] {
+            assert_eq!(doubts(folder.path(), doubt), 0, "{doubt}");
+        }
+        let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
+        assert!(page.contains("tare.ycsb.CqlBinding"), "the page names the binding");
+        let words = words.replace("tare.ycsb.CqlBinding", "tare.ycsb.None");
+        let (output, _folder) = weigh(pair, &[PROCESS], once, &words);
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains("no class tare.ycsb.None"), "{said}");
+    }
 }

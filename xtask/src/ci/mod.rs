@@ -24,14 +24,14 @@ use suite::Suite;
 type Step = (&'static str, &'static [&'static str]);
 
 /// The steps before the tests. The tests need what the last of them builds.
-const BEFORE: [Step; 3] = [
+const BEFORE: [Step; 2] = [
     ("format", &["fmt", "--all", "--check"]),
-    ("clippy", &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     ("build", &["build", "--release", "--workspace", "--bins", "--examples"]),
 ];
 
 /// The steps that only compile. They run beside the suites in guests, which leave a CPU idle.
-const BESIDE: [Step; 3] = [
+const BESIDE: [Step; 4] = [
+    ("clippy", &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     ("doc tests", &["test", "--release", "--workspace", "--doc"]),
     ("docs", &["doc", "--release", "--workspace", "--no-deps"]),
     ("build of the benches", &["test", "--release", "--workspace", "--bench", "*", "--no-run"]),

@@ -2,12 +2,14 @@
 //! time of each binary and each test.
 //!
 //! First, two lanes run in parallel: the suites in emulated guests ([`IN_GUESTS`]), and those that
-//! only compute ([`COMPUTING`]), followed by what only compiles. All others measure, or examine the
-//! state of the whole host, so that each of them runs alone.
+//! only compute ([`COMPUTING`]), followed by what only compiles. Then two more: the suites of load
+//! tools ([`TOOLS`]), and those that sleep ([`SLEEPING`]). All others measure, or examine the state
+//! of the whole host, so that each of them runs alone.
 //!
 //! libtest reports the time of a test only with an unstable option, which `RUSTC_BOOTSTRAP`
 //! enables.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -21,8 +23,11 @@ use super::skips::{self, Skip};
 use crate::cargo::cargo;
 use crate::say;
 
-/// The number of slowest binaries and tests that are printed.
-const SLOWEST: usize = 10;
+/// The number of slowest binaries that are printed.
+const SLOWEST_BINARIES: usize = 40;
+
+/// The number of slowest tests that are printed.
+const SLOWEST_TESTS: usize = 60;
 
 /// Suites that mostly wait for guests with an emulated CPU. They assert results and no speed, with
 /// limits of minutes. One runs at a time, because they check the host for leftovers of their
@@ -42,6 +47,20 @@ const COMPUTING: &[&str] =
 
 /// Suites of those packages that measure all the same, so that each of them runs alone.
 const MEASURING: &[(&str, &str)] = &[("xtask", "calibrate")];
+
+/// Suites whose studies are loaded by other projects' tools, with long windows and long starts. They
+/// assert what was measured and not how fast, and nothing about the state of the whole host.
+const TOOLS: &[(&str, &str)] =
+    &[("tare", "drivers"), ("tare", "hosts"), ("tare", "loader_tools"), ("tare", "systems")];
+
+/// Suites that are as undemanding, and sleep for most of their time: they wait for time limits.
+const SLEEPING: &[(&str, &str)] = &[
+    ("tare", "fio"),
+    ("tare", "load_access"),
+    ("tare", "load_faults"),
+    ("tare", "load_key_value"),
+    ("tare", "loaders"),
+];
 
 /// Suites that mostly wait, for the windows of load tools, or for systems and guests to start. More
 /// of their tests run at once than there are CPUs.
@@ -64,6 +83,10 @@ enum Lane {
     Guests,
     /// In the background, in parallel with the suites in guests. Its output is shown at its end.
     Computing,
+    /// In the foreground, in parallel with the sleeping suites.
+    Tools,
+    /// In the background. Its output is shown at its end.
+    Sleeping,
     Alone,
 }
 
@@ -95,6 +118,10 @@ impl Binary {
             Lane::Guests
         } else if COMPUTING.contains(&self.package.as_str()) && !self.is_one_of(MEASURING) {
             Lane::Computing
+        } else if self.is_one_of(TOOLS) {
+            Lane::Tools
+        } else if self.is_one_of(SLEEPING) {
+            Lane::Sleeping
         } else {
             Lane::Alone
         }
@@ -115,14 +142,13 @@ impl Binary {
         if show == Show::AtOnce {
             say(&format!("     Running {title}"));
         }
-        // A background binary runs with low priority, so that the guests get the CPU first.
-        let mut command = match show {
-            Show::AtOnce => Command::new(&self.executable),
-            Show::AtTheEnd => {
-                let mut nice = Command::new("nice");
-                nice.args(["-n", "10"]).arg(&self.executable);
-                nice
-            }
+        // What computes runs with low priority, so that the guests get the CPU first.
+        let mut command = if self.lane() == Lane::Computing {
+            let mut nice = Command::new("nice");
+            nice.args(["-n", "10"]).arg(&self.executable);
+            nice
+        } else {
+            Command::new(&self.executable)
         };
         command
             .args(["-Zunstable-options", "--report-time"])
@@ -135,12 +161,13 @@ impl Binary {
         if self.is_one_of(WAITING) {
             command.env("RUST_TEST_THREADS", WAITING_TESTS);
         }
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), Ticks::now());
         let (good, output) = libtest::run(&mut command, show, &title)
             .with_context(|| format!("cannot run {}", self.executable.display()))?;
         let time = started.elapsed();
+        let busy = before.busy_since();
         let program = self.program();
-        Ok(Ended { title, program, time, good, tests: output.tests, counts: output.counts })
+        Ok(Ended { title, program, time, busy, good, tests: output.tests, counts: output.counts })
     }
 }
 
@@ -151,9 +178,42 @@ struct Ended {
     /// The name under which its skips are reported.
     program: String,
     time: Duration,
+    /// The share of the host's CPU time that was not idle meanwhile.
+    busy: f64,
     good: bool,
     tests: Vec<Test>,
     counts: Counts,
+}
+
+/// The host's CPU time so far, in ticks, of the first line of /proc/stat (see proc(5)).
+#[derive(Clone, Copy, Debug, Default)]
+struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+impl Ticks {
+    /// Zero where /proc/stat cannot be read.
+    fn now() -> Self {
+        Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        // user, nice, system, idle, iowait, irq, softirq; the hypervisor's time is nobody's here.
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let fields: Option<Vec<u64>> =
+            line.split_whitespace().take(7).map(|field| field.parse().ok()).collect();
+        let fields = <[u64; 7]>::try_from(fields?).ok()?;
+        let all = fields.iter().sum();
+        Some(Self { busy: all - fields[3] - fields[4], all })
+    }
+
+    /// The share of time that was not idle since.
+    fn busy_since(self) -> f64 {
+        let now = Self::now();
+        let (busy, all) = (now.busy - self.busy, now.all - self.all);
+        if all == 0 { 0.0 } else { busy as f64 / all as f64 }
+    }
 }
 
 /// All test binaries that have ended.
@@ -217,23 +277,22 @@ impl Suite {
         compile: impl FnOnce() -> anyhow::Result<()> + Send,
     ) -> anyhow::Result<bool> {
         let of = |lane: Lane| binaries.iter().filter(move |binary| binary.lane() == lane);
-        let (mut guests, mut computing) = (Vec::new(), Vec::new());
-        thread::scope(|scope| {
-            let background = scope.spawn(|| -> anyhow::Result<Vec<Ended>> {
-                let ended = of(Lane::Computing).map(|one| one.run(skips, Show::AtTheEnd)).collect();
+        let lane = |lane: Lane, show: Show| -> anyhow::Result<Vec<Ended>> {
+            of(lane).map(|binary| binary.run(skips, show)).collect()
+        };
+        self.ended.extend(side_by_side(
+            || lane(Lane::Guests, Show::AtOnce),
+            || {
+                let ended = lane(Lane::Computing, Show::AtTheEnd);
                 compile()?;
                 ended
-            });
-            let foreground: anyhow::Result<Vec<Ended>> =
-                of(Lane::Guests).map(|binary| binary.run(skips, Show::AtOnce)).collect();
-            computing = background.join().map_err(|_| anyhow!("a lane of tests panicked"))??;
-            guests = foreground?;
-            anyhow::Ok(())
-        })?;
-        self.ended.extend(guests.into_iter().chain(computing));
-        for binary in of(Lane::Alone) {
-            self.ended.push(binary.run(skips, Show::AtOnce)?);
-        }
+            },
+        )?);
+        self.ended.extend(side_by_side(
+            || lane(Lane::Tools, Show::AtOnce),
+            || lane(Lane::Sleeping, Show::AtTheEnd),
+        )?);
+        self.ended.extend(lane(Lane::Alone, Show::AtOnce)?);
         Ok(self.ended.iter().all(|one| one.good))
     }
 
@@ -251,13 +310,16 @@ impl Suite {
 
     /// Prints the slowest binaries and tests.
     pub(super) fn print_slowest(&self) {
-        let binaries = self.ended.iter().map(|one| (one.time, one.title.clone()));
-        print("slowest test binaries:", binaries.collect());
+        let binaries = self
+            .ended
+            .iter()
+            .map(|one| (one.time, format!("{} (CPUs {:.0} % busy)", one.title, one.busy * 100.0)));
+        print("slowest test binaries:", binaries.collect(), SLOWEST_BINARIES);
         let tests = self.ended.iter().flat_map(|one| {
             let timed = one.tests.iter().filter_map(|test| Some((test.time?, &test.name)));
             timed.map(|(time, name)| (time, format!("{}: {name}", one.title)))
         });
-        print("slowest tests:", tests.collect());
+        print("slowest tests:", tests.collect(), SLOWEST_TESTS);
     }
 
     /// Prints the numbers of passed, failed and skipped tests.
@@ -288,10 +350,26 @@ impl Suite {
     }
 }
 
-fn print(title: &str, mut found: Vec<(Duration, String)>) {
+/// Runs two lanes at the same time, the second one on a thread of its own.
+fn side_by_side(
+    foreground: impl FnOnce() -> anyhow::Result<Vec<Ended>>,
+    background: impl FnOnce() -> anyhow::Result<Vec<Ended>> + Send,
+) -> anyhow::Result<Vec<Ended>> {
+    thread::scope(|scope| {
+        let background = scope.spawn(background);
+        let mut ended = foreground();
+        let others = background.join().map_err(|_| anyhow!("a lane of tests panicked"))??;
+        if let Ok(ended) = &mut ended {
+            ended.extend(others);
+        }
+        ended
+    })
+}
+
+fn print(title: &str, mut found: Vec<(Duration, String)>, most: usize) {
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     say(title);
-    for (time, name) in found.iter().take(SLOWEST) {
+    for (time, name) in found.iter().take(most) {
         say(&format!("{:>8.1} s  {name}", time.as_secs_f64()));
     }
 }
@@ -299,6 +377,13 @@ fn print(title: &str, mut found: Vec<(Duration, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn busy_ticks_are_neither_idle_nor_waiting_for_a_disk() {
+        let ticks = Ticks::parse("cpu  10 1 5 70 10 1 3 99 0 0\ncpu0 1 1 1 1 1 1 1\n").unwrap();
+        assert_eq!((ticks.busy, ticks.all), (20, 100));
+        assert!(Ticks::parse("").is_none());
+    }
 
     #[test]
     fn the_messages_of_cargo_name_the_test_binaries() {
