@@ -21,7 +21,7 @@ mod tiny;
 mod tools;
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use server::{Server, cpus, figure, printed, scratch};
 use tare_lab::driver::Pacing;
@@ -76,8 +76,11 @@ fn main() -> Result<()> {
             if let Some(program) = driver {
                 let count = seconds * DRIVER_PER_S;
                 let run = |count| bare(program, operation, count, server.port, client_cpu);
-                let us = (run(3 * count)? - run(count)?) / (2 * count) as f64;
-                note(round, "rust driver", operation, 0.0, us);
+                let (long, short) = (run(3 * count)?, run(count)?);
+                let operations = (2 * count) as f64;
+                let (per_s, us) =
+                    (operations / (long.0 - short.0), (long.1 - short.1) / operations);
+                note(round, "rust driver", operation, per_s, us);
             }
             for tool in &mut others {
                 let window = Duration::from_secs(seconds);
@@ -161,16 +164,18 @@ fn ours(
     Ok([(per_s, threads_us), (per_s, process_us / operations)])
 }
 
-/// Returns the CPU time of the bare driver for `count` operations in µs, its start included.
-fn bare(program: &str, operation: &str, count: u64, port: u16, cpu: u32) -> Result<f64> {
+/// Returns the time in s and the CPU time in µs of the bare driver for `count` operations, its start
+/// included.
+fn bare(program: &str, operation: &str, count: u64, port: u16, cpu: u32) -> Result<(f64, f64)> {
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &cpu.to_string(), program]);
     command.args([&format!("127.0.0.1:{port}"), operation, &count.to_string()]);
-    let before = cpu_time::of_children_us();
+    let (began, before) = (Instant::now(), cpu_time::of_children_us());
     let output = command.stderr(Stdio::inherit()).output()?;
+    let took_s = began.elapsed().as_secs_f64();
     let done: u64 = String::from_utf8(output.stdout)?.trim().parse().unwrap_or_default();
     if !output.status.success() || done != count {
         return Err(format!("{program} did {done} operations of {count}").into());
     }
-    Ok(cpu_time::of_children_us() - before)
+    Ok((took_s, cpu_time::of_children_us() - before))
 }
