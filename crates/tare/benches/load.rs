@@ -164,8 +164,8 @@ fn ours(
     Ok([(per_s, threads_us), (per_s, process_us / operations)])
 }
 
-/// Returns the time in s and the CPU time in µs of the bare driver for `count` operations, its start
-/// included.
+/// Returns the time in s and the CPU time in µs of the bare driver for `count` operations, its
+/// start included.
 fn bare(program: &str, operation: &str, count: u64, port: u16, cpu: u32) -> Result<(f64, f64)> {
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &cpu.to_string(), program]);

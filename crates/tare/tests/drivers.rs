@@ -410,8 +410,8 @@ fn tare_db_is_weighed_with_latte() {
     assert_eq!(doubts(folder.path(), "coordinated_omission"), 2);
 }
 
-/// Tools in Java. Each of their slices takes a quarter of a minute, so they start early: tests run in
-/// the order of their names.
+/// Tools in Java. Each of their slices takes a quarter of a minute, so they start early: tests run
+/// in the order of their names.
 mod java {
     use super::*;
 

@@ -48,8 +48,8 @@ const COMPUTING: &[&str] =
 /// Suites of those packages that measure all the same, so that each of them runs alone.
 const MEASURING: &[(&str, &str)] = &[("xtask", "calibrate")];
 
-/// Suites whose studies are loaded by other projects' tools, with long windows and long starts. They
-/// assert what was measured and not how fast, and nothing about the state of the whole host.
+/// Suites whose studies are loaded by other projects' tools, with long windows and long starts.
+/// They assert what was measured and not how fast, and nothing about the state of the whole host.
 const TOOLS: &[(&str, &str)] =
     &[("tare", "drivers"), ("tare", "hosts"), ("tare", "loader_tools"), ("tare", "systems")];
 
