@@ -54,13 +54,7 @@ const TOOLS: &[(&str, &str)] =
     &[("tare", "drivers"), ("tare", "hosts"), ("tare", "loader_tools"), ("tare", "systems")];
 
 /// Suites that are as undemanding, and sleep for most of their time: they wait for time limits.
-const SLEEPING: &[(&str, &str)] = &[
-    ("tare", "fio"),
-    ("tare", "load_access"),
-    ("tare", "load_faults"),
-    ("tare", "load_key_value"),
-    ("tare", "loaders"),
-];
+const SLEEPING: &[(&str, &str)] = &[("tare", "fio"), ("tare", "loaders")];
 
 /// Suites that mostly wait, for the windows of load tools, or for systems and guests to start. More
 /// of their tests run at once than there are CPUs.
