@@ -442,11 +442,15 @@ mod java {
             return;
         }
         let Some(home) = cached(test, "ycsb", "ycsb/target") else { return };
-        // D reads and inserts.
-        let words = format!(
-            "rate_per_s = 200\nycsb = {{ workload = \"d\", threads = 16, rows = 2000, home = {home:?}, \
-             binding = \"tare.ycsb.CqlBinding\" }}"
-        );
+        let options = |letter| {
+            format!(
+                "ycsb = {{ workload = \"{letter}\", threads = 16, rows = 2000, home = {home:?}, \
+                 binding = \"tare.ycsb.CqlBinding\" }}"
+            )
+        };
+        let (a, d) = (options("a"), options("d"));
+        let words =
+            format!("rate_per_s = 200\n{a}\n[[workload]]\nname = \"D\"\nlatency_share = 0\n{d}");
         let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
         let pair = ["ycsb", "tare-db"];
         let (output, folder) = weigh(pair, &[PROCESS], once, &words);
