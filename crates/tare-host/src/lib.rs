@@ -11,6 +11,7 @@ mod cgroup_folder;
 pub mod clean;
 #[allow(unsafe_code, reason = "clock_getcpuclockid(3) has no safe interface")]
 pub mod cpu_clock;
+pub mod cpu_times;
 pub mod data_cache;
 pub mod device;
 pub mod doctor;

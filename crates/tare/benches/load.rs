@@ -76,10 +76,10 @@ fn main() -> Result<()> {
             if let Some(program) = driver {
                 let count = seconds * DRIVER_PER_S;
                 let run = |count| bare(program, operation, count, server.port, client_cpu);
-                let (long, short) = (run(3 * count)?, run(count)?);
+                let ((long_s, long_us), (short_s, short_us)) = (run(3 * count)?, run(count)?);
                 let operations = (2 * count) as f64;
                 let (per_s, us) =
-                    (operations / (long.0 - short.0), (long.1 - short.1) / operations);
+                    (operations / (long_s - short_s), (long_us - short_us) / operations);
                 note(round, "rust driver", operation, per_s, us);
             }
             for tool in &mut others {

@@ -5,7 +5,9 @@
 //! twice: each on the disk before its answer, where both shards also share the disk, and with a log
 //! that is synced from time to time.
 
+use tare_host::cpu_times::CpuTimes;
 use tare_stats as stats;
+use tare_std::cpus::CpuSet;
 
 use crate::server::{HERE, Place, Server, cpus, figure, printed, scratch};
 use crate::{Result, median, rounds};
@@ -84,40 +86,12 @@ fn measure(case: &Case, shards: usize, cpus: &str, seconds: u64) -> Result<(f64,
     let words = ["--operation", case.operation, "--keys", "uniform", "--in-flight", &in_flight];
     let mut load = server.load(cpus, ROWS, &words);
     load.args(["--connections", &connections, "--duration", &duration, "--lead-in", "100ms"]);
-    let (before, cpu, times) = (server.metrics()?, server.cpu_ns(), CpuTimes::of(cpus)?);
+    let cpu_set = CpuSet::parse_list(cpus)?;
+    let (before, cpu, times) = (server.metrics()?, server.cpu_ns(), CpuTimes::of(&cpu_set)?);
     let per_s = figure(&printed(&mut load)?, "throughput_per_s")?;
-    let idle = CpuTimes::of(cpus)?.idle_share_since(&times);
+    let idle = CpuTimes::of(&cpu_set)?.idle_share_since(times);
     let (after, cpu) = (server.metrics()?, server.cpu_ns() - cpu);
     let done = (after.reads + after.writes) - (before.reads + before.writes);
     server.stop()?;
     Ok((per_s, cpu as f64 / 1e3 / done.max(1) as f64, idle))
-}
-
-/// Ticks of some CPUs since the boot, from `/proc/stat` (proc_stat(5)).
-struct CpuTimes {
-    idle: u64,
-    all: u64,
-}
-
-impl CpuTimes {
-    fn of(cpus: &str) -> Result<Self> {
-        let mut times = Self { idle: 0, all: 0 };
-        for line in std::fs::read_to_string("/proc/stat")?.lines() {
-            let mut words = line.split_whitespace();
-            let cpu = words.next().and_then(|word| word.strip_prefix("cpu"));
-            if cpu.is_none_or(|cpu| !cpus.split(',').any(|one| one == cpu)) {
-                continue;
-            }
-            // User, nice, system, idle, waiting for I/O, interrupts, soft interrupts, stolen.
-            let ticks =
-                words.take(8).map(str::parse).collect::<std::result::Result<Vec<u64>, _>>()?;
-            times.idle += ticks.iter().skip(3).take(2).sum::<u64>();
-            times.all += ticks.iter().sum::<u64>();
-        }
-        Ok(times)
-    }
-
-    fn idle_share_since(&self, before: &Self) -> f64 {
-        (self.idle - before.idle) as f64 / (self.all - before.all).max(1) as f64
-    }
 }
