@@ -9,7 +9,6 @@
 //! libtest reports the time of a test only with an unstable option, which `RUSTC_BOOTSTRAP`
 //! enables.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -17,17 +16,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use serde_json::Value;
+use tare_host::cpu_times::CpuTimes;
 
 use super::libtest::{self, Counts, Show, Test};
 use super::skips::{self, Skip};
 use crate::cargo::cargo;
 use crate::say;
 
-/// The number of slowest binaries that are printed.
-const SLOWEST_BINARIES: usize = 40;
-
-/// The number of slowest tests that are printed.
-const SLOWEST_TESTS: usize = 60;
+/// The number of slowest binaries and tests that are printed.
+const SLOWEST: usize = 20;
 
 /// Suites that mostly wait for guests with an emulated CPU. They assert results and no speed, with
 /// limits of minutes. One runs at a time, because they check the host for leftovers of their
@@ -48,26 +45,19 @@ const COMPUTING: &[&str] =
 /// Suites of those packages that measure all the same, so that each of them runs alone.
 const MEASURING: &[(&str, &str)] = &[("xtask", "calibrate")];
 
-/// Suites whose studies are loaded by other projects' tools, with long windows and long starts.
-/// They assert what was measured and not how fast, and nothing about the state of the whole host.
+/// Suites that mostly wait, for the windows and starts of load tools. They assert what was measured
+/// and not how fast, and nothing about the state of the whole host.
 const TOOLS: &[(&str, &str)] =
     &[("tare", "drivers"), ("tare", "hosts"), ("tare", "loader_tools"), ("tare", "systems")];
 
-/// Suites that are as undemanding, and sleep for most of their time: they wait for time limits.
+/// Suites that assert no more than that, and leave the CPUs idle for most of their time.
 const SLEEPING: &[(&str, &str)] = &[("tare", "fio"), ("tare", "loaders")];
 
-/// Suites that mostly wait, for the windows of load tools, or for systems and guests to start. More
-/// of their tests run at once than there are CPUs.
-const WAITING: &[(&str, &str)] = &[
-    ("tare", "drivers"),
-    ("tare", "hosts"),
-    ("tare", "loader_tools"),
-    ("tare", "systems"),
-    ("tare-env", "confinement"),
-    ("tare-env", "networks"),
-];
+/// Suites that run alone and mostly wait, for guests and containers to start.
+const WAITING: &[(&str, &str)] = &[("tare-env", "confinement"), ("tare-env", "networks")];
 
-/// The number of tests of a waiting suite that run at once.
+/// The number of tests that run at once in a suite of load tools or one that waits: more than there
+/// are CPUs.
 const WAITING_TESTS: &str = "4";
 
 /// The lane of a test binary.
@@ -152,14 +142,14 @@ impl Binary {
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .env("CARGO_PKG_NAME", &self.package)
             .env(skips::VARIABLE, skips);
-        if self.is_one_of(WAITING) {
+        if self.is_one_of(TOOLS) || self.is_one_of(WAITING) {
             command.env("RUST_TEST_THREADS", WAITING_TESTS);
         }
-        let (started, before) = (Instant::now(), Ticks::now());
+        let (started, before) = (Instant::now(), CpuTimes::of_host()?);
         let (good, output) = libtest::run(&mut command, show, &title)
             .with_context(|| format!("cannot run {}", self.executable.display()))?;
         let time = started.elapsed();
-        let busy = before.busy_since();
+        let busy = 1.0 - CpuTimes::of_host()?.idle_share_since(before);
         let program = self.program();
         Ok(Ended { title, program, time, busy, good, tests: output.tests, counts: output.counts })
     }
@@ -172,42 +162,11 @@ struct Ended {
     /// The name under which its skips are reported.
     program: String,
     time: Duration,
-    /// The share of the host's CPU time that was not idle meanwhile.
+    /// The share of the host's CPU time that was not idle meanwhile, 0 to 1.
     busy: f64,
     good: bool,
     tests: Vec<Test>,
     counts: Counts,
-}
-
-/// The host's CPU time so far, in ticks, of the first line of /proc/stat (see proc(5)).
-#[derive(Clone, Copy, Debug, Default)]
-struct Ticks {
-    busy: u64,
-    all: u64,
-}
-
-impl Ticks {
-    /// Zero where /proc/stat cannot be read.
-    fn now() -> Self {
-        Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        // user, nice, system, idle, iowait, irq, softirq; the hypervisor's time is nobody's here.
-        let line = text.lines().next()?.strip_prefix("cpu ")?;
-        let fields: Option<Vec<u64>> =
-            line.split_whitespace().take(7).map(|field| field.parse().ok()).collect();
-        let fields = <[u64; 7]>::try_from(fields?).ok()?;
-        let all = fields.iter().sum();
-        Some(Self { busy: all - fields[3] - fields[4], all })
-    }
-
-    /// The share of time that was not idle since.
-    fn busy_since(self) -> f64 {
-        let now = Self::now();
-        let (busy, all) = (now.busy - self.busy, now.all - self.all);
-        if all == 0 { 0.0 } else { busy as f64 / all as f64 }
-    }
 }
 
 /// All test binaries that have ended.
@@ -308,12 +267,12 @@ impl Suite {
             .ended
             .iter()
             .map(|one| (one.time, format!("{} (CPUs {:.0} % busy)", one.title, one.busy * 100.0)));
-        print("slowest test binaries:", binaries.collect(), SLOWEST_BINARIES);
+        print("slowest test binaries:", binaries.collect());
         let tests = self.ended.iter().flat_map(|one| {
             let timed = one.tests.iter().filter_map(|test| Some((test.time?, &test.name)));
             timed.map(|(time, name)| (time, format!("{}: {name}", one.title)))
         });
-        print("slowest tests:", tests.collect(), SLOWEST_TESTS);
+        print("slowest tests:", tests.collect());
     }
 
     /// Prints the numbers of passed, failed and skipped tests.
@@ -360,10 +319,10 @@ fn side_by_side(
     })
 }
 
-fn print(title: &str, mut found: Vec<(Duration, String)>, most: usize) {
+fn print(title: &str, mut found: Vec<(Duration, String)>) {
     found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     say(title);
-    for (time, name) in found.iter().take(most) {
+    for (time, name) in found.iter().take(SLOWEST) {
         say(&format!("{:>8.1} s  {name}", time.as_secs_f64()));
     }
 }
@@ -371,13 +330,6 @@ fn print(title: &str, mut found: Vec<(Duration, String)>, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn busy_ticks_are_neither_idle_nor_waiting_for_a_disk() {
-        let ticks = Ticks::parse("cpu  10 1 5 70 10 1 3 99 0 0\ncpu0 1 1 1 1 1 1 1\n").unwrap();
-        assert_eq!((ticks.busy, ticks.all), (20, 100));
-        assert!(Ticks::parse("").is_none());
-    }
 
     #[test]
     fn the_messages_of_cargo_name_the_test_binaries() {
