@@ -1,6 +1,6 @@
 //! The cells of one row, in the form that log, memtable and tables share.
 //!
-//! A row is a run of cells in ascending order of column and path; [`form`] describes their bytes.
+//! A row is a run of cells in ascending order of column and path; `form` describes their bytes.
 //!
 //! A column has one cell, or is a collection: one cell for each element, under the element's path.
 //! The dead cell of a collection without a path deletes its elements: it hides those that are not
