@@ -9,6 +9,7 @@ mod compaction;
 mod flush;
 mod install;
 mod output;
+mod pace;
 mod rewrite;
 mod tiers;
 mod windows;
@@ -28,6 +29,7 @@ use compaction::{AbortReason, Compaction};
 use flush::Flush;
 pub(crate) use install::Edit;
 use install::Installer;
+use pace::Pace;
 pub(crate) use tiers::sizes;
 
 /// Bytes of rows that one slice of work merges and writes, which takes about 100 µs.
@@ -46,11 +48,11 @@ const OPS_MAX_READERS: usize = 1;
 const CRITICAL: f64 = 0.8;
 /// From this many times the files that a table compacts together on, its compaction is urgent: at
 /// rest it has fewer.
-const MANY: usize = 4;
+const MANY: f64 = 4.0;
 /// From this many times on, flushes wait for its compaction, and writes for the flushes. Otherwise
 /// writes could go on at a rate at which compaction never catches up, and reads would ask ever more
 /// files.
-const TOO_MANY: usize = 6;
+const TOO_MANY: f64 = 6.0;
 
 /// The urgency of a slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,8 +63,8 @@ pub enum Urgency {
     Background,
     /// Work falls behind, and reads become slow: it should get half of the CPU.
     Urgent,
-    /// Writes are about to be refused: work should get nearly all of the CPU, so that writers wait
-    /// instead.
+    /// Writes are about to be refused, or come faster than they are compacted: work should get
+    /// nearly all of the CPU, so that writers wait instead.
     Critical,
 }
 
@@ -150,10 +152,10 @@ impl StoreView<'_> {
         exists.then(|| self.options.get(&table).copied().unwrap_or_default())
     }
 
-    /// Whether a table has at least this many times the files that it compacts together.
-    fn has_files(&self, table: u32, times: usize) -> bool {
+    /// How many times the files that a table compacts together it has; 0 if it was dropped.
+    fn times_files(&self, table: u32) -> f64 {
         let files = self.table_files.get(&table).map_or(0, Vec::len);
-        self.options_of(table).is_some_and(|options| files >= options.compaction_least() * times)
+        self.options_of(table).map_or(0.0, |options| ratio(files, options.compaction_least()))
     }
 }
 
@@ -180,6 +182,7 @@ pub(crate) struct Background {
     shares: MemoryShares,
     /// Whether compactions may begin and go on.
     compacts: bool,
+    pace: Pace,
 }
 
 impl Background {
@@ -202,6 +205,7 @@ impl Background {
             counters: Counters::default(),
             shares: MemoryShares::new(bytes),
             compacts: false,
+            pace: Pace::default(),
         }
     }
 
@@ -211,6 +215,7 @@ impl Background {
     /// Panics if a memtable is being flushed.
     pub(crate) fn flush(&mut self, memtable: Rc<Memtable>, log_sequence: u64) {
         assert!(self.flush.is_none(), "one memtable is flushed at a time");
+        self.pace = Pace::new(memtable.bytes(), self.counters().compacted_bytes_written);
         self.flush = Some(Flush::new(memtable, log_sequence));
     }
 
@@ -296,10 +301,13 @@ impl Background {
             return Urgency::None;
         }
         let flush_waits = self.flush_waits(view);
+        if self.compactions_lag(view, filled) < 1.0 {
+            return Urgency::Critical;
+        }
         if let Some(flush) = self.flush.as_ref().filter(|flush| !flush_waits && flush.can_step()) {
-            return match flush.progress() {
+            return match pace::flush(flush.progress(), filled) {
                 _ if filled > CRITICAL => Urgency::Critical,
-                progress if progress < 2.0 * filled => Urgency::Urgent,
+                done if done < 1.0 => Urgency::Urgent,
                 _ => Urgency::Background,
             };
         }
@@ -308,7 +316,7 @@ impl Background {
         }
         match self.compactions.iter().find(|compaction| compaction.can_step()) {
             Some(_) if flush_waits && filled > CRITICAL => Urgency::Critical,
-            Some(compaction) if view.has_files(compaction.table(), MANY) => Urgency::Urgent,
+            Some(compaction) if view.times_files(compaction.table()) >= MANY => Urgency::Urgent,
             Some(_) => Urgency::Background,
             None if self.unsettled.is_empty() => Urgency::None,
             None => Urgency::Background,
@@ -316,13 +324,16 @@ impl Background {
     }
 
     /// Does one slice of work. Returns false if there was nothing to do.
-    pub(crate) fn step(&mut self, view: &StoreView<'_>) -> bool {
+    pub(crate) fn step(&mut self, view: &StoreView<'_>, filled: f64) -> bool {
         if self.waits_for_space(view.now) {
             return false;
         }
         self.retry_ns = None;
-        let flush_waits = self.flush_waits(view);
-        if let Some(flush) = self.flush.as_mut().filter(|flush| !flush_waits && flush.can_step()) {
+        let waits = self.flush_waits(view);
+        let lag = self.compactions_lag(view, filled);
+        if let Some(flush) = self.flush.as_mut().filter(|flush| !waits && flush.can_step())
+            && (lag >= 1.0 || pace::flush(flush.progress(), filled) <= lag)
+        {
             flush.step(|table| view.options_of(table), &mut self.next_file, self.shares);
             return true;
         }
@@ -346,7 +357,20 @@ impl Background {
             && self
                 .compactions
                 .iter()
-                .any(|compaction| view.has_files(compaction.table(), TOO_MANY))
+                .any(|compaction| view.times_files(compaction.table()) >= TOO_MANY)
+    }
+
+    /// The share of their schedule that compactions have done, for the table that has the most
+    /// files of those that can go on; below 1 they are behind. On a full disk nothing is due: a
+    /// flush needs less room.
+    fn compactions_lag(&self, view: &StoreView<'_>, filled: f64) -> f64 {
+        if self.full.is_some() {
+            return f64::INFINITY;
+        }
+        let able = self.compactions.iter().filter(|compaction| compaction.can_step());
+        let times = able.map(|compaction| view.times_files(compaction.table()));
+        let times = times.fold(0.0, f64::max);
+        self.pace.compactions(self.counters().compacted_bytes_written, times, filled)
     }
 
     /// Whether the disk is full and it is too early to try again.

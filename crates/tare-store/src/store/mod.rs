@@ -254,8 +254,12 @@ impl Store {
         if self.frozen.is_empty() && self.is_log_long() {
             return Urgency::Background;
         }
-        let filled = background::ratio(self.memory.bytes(), self.limits.memtable_bytes / FREEZE_AT);
-        self.background.urgency(&self.view(), filled)
+        self.background.urgency(&self.view(), self.filled())
+    }
+
+    /// How full the active memtable is: at 1 it is frozen, if no other one is being flushed.
+    fn filled(&self) -> f64 {
+        background::ratio(self.memory.bytes(), self.limits.memtable_bytes / FREEZE_AT)
     }
 
     /// Whether rows in memory are being written to tables, or wait until a compaction has ended.
@@ -275,10 +279,11 @@ impl Store {
         if self.frozen.is_empty() && self.closing == Closing::No && self.is_log_long() {
             self.freeze();
         }
+        let filled = self.filled();
         let Self { table_files, options, gone, memory, frozen, now, .. } = self;
         let memtables = [Some(&*memory), frozen.first().map(|memtable| &**memtable)];
         let view = StoreView { table_files, options, gone, memtables, now: *now };
-        self.background.step(&view)
+        self.background.step(&view, filled)
     }
 
     fn view(&self) -> StoreView<'_> {
