@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
 
 fn of_database(root: &Path) -> Command {
     let mut command = cargo(root);
-    command.args(["test", "--release", "--package", "tare", "--test", "kill", "--", "--nocapture"]);
+    command.args(["test", "--release", "--workspace", "--test", "kill", "--", "--nocapture"]);
     command
 }
 

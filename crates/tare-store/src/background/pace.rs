@@ -9,8 +9,8 @@
 /// schedule.
 const FROM: f64 = 3.0;
 /// Bytes that compactions are to write for each byte of memory, for each further time the files.
-/// Rows are rewritten 2 to 3 times in all, so the files of a table become no more than five times.
-const BYTES_PER_TIME: f64 = 1.5;
+/// Rows are rewritten 2 to 4 times in all, so a table has four to five times the files.
+const BYTES_PER_TIME: f64 = 2.5;
 /// A flush should have written everything when the next memtable is half full, because syncing
 /// takes time too.
 const FLUSHED_BY: f64 = 0.5;
@@ -64,8 +64,8 @@ mod tests {
         let pace = Pace::new(100, 1000);
         assert!(pace.compactions(1000, 3.0, 0.9) > 1.0, "few files");
         assert!(pace.compactions(1000, 5.0, 0.0) > 1.0, "nobody writes");
-        // Five times the files, half full: 1.5 * 2 * 0.5 times the memtable.
-        assert!(pace.compactions(1149, 5.0, 0.5) < 1.0);
-        assert!(pace.compactions(1151, 5.0, 0.5) > 1.0);
+        // Five times the files, half full: 2.5 * 2 * 0.5 times the memtable.
+        assert!(pace.compactions(1249, 5.0, 0.5) < 1.0);
+        assert!(pace.compactions(1251, 5.0, 0.5) > 1.0);
     }
 }

@@ -21,6 +21,8 @@ use crate::row_source::{Source, Step};
 #[derive(Debug)]
 pub struct Merge<S, B> {
     sources: Vec<S>,
+    /// The token of each source's partition, so that finding the least one reads no block.
+    tokens: Vec<Option<i64>>,
     /// Sources that have the partition.
     inside: Vec<usize>,
     /// Sources that are at the row.
@@ -38,8 +40,10 @@ impl<S: Source<B>, B> Merge<S, B> {
     /// The union, at its first row.
     pub fn new(sources: Vec<S>) -> Self {
         let mut merge = Self {
+            tokens: vec![None; sources.len()],
+            // At first all of them have moved.
+            inside: (0..sources.len()).collect(),
             sources,
-            inside: Vec::new(),
             at: Vec::new(),
             pending: Vec::new(),
             cells: Vec::new(),
@@ -60,14 +64,18 @@ impl<S: Source<B>, B> Merge<S, B> {
         }
     }
 
-    /// Finds the sources that have the next partition.
+    /// Finds the sources that have the next partition. Those that had the one before have moved.
     fn enter(&mut self) {
-        self.inside.clear();
+        for index in self.inside.drain(..) {
+            self.tokens[index] = self.sources[index].partition().map(|(token, _)| token);
+        }
         self.reversed = false;
-        for (index, source) in self.sources.iter().enumerate() {
-            let Some(partition) = source.partition() else { continue };
-            let least = self.inside.first().and_then(|&first| self.sources[first].partition());
-            match least.map_or(Ordering::Less, |least| partition.cmp(&least)) {
+        let least = self.tokens.iter().flatten().min().copied();
+        for (index, _) in self.tokens.iter().enumerate().filter(|(_, token)| **token == least) {
+            let key = |index: usize| self.sources[index].partition().map(|(_, key)| key);
+            let Some(found) = key(index) else { continue };
+            let first = self.inside.first().and_then(|&first| key(first));
+            match first.map_or(Ordering::Less, |first| found.cmp(first)) {
                 Ordering::Less => {
                     self.inside.clear();
                     self.inside.push(index);

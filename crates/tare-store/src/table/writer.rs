@@ -2,8 +2,9 @@
 //!
 //! Rows are collected into blocks of one page. With compression they are collected into groups of
 //! [`GROUP_BYTES`] instead; a group that LZ4 makes smaller by whole pages becomes one block, and
-//! any other group is cut into pages, so that incompressible rows are read by the page. A longer
-//! row gets a block of as many pages as it needs.
+//! any other group is cut into pages, so that incompressible rows are read by the page. Where many
+//! groups in a row were not made smaller, only some are tried. A longer row gets a block of as many
+//! pages as it needs.
 //!
 //! Index and filter blocks are written among the data blocks as they fill up: the memory of the
 //! writer does not grow with the table, except for the top of the index.
@@ -19,6 +20,9 @@ use crate::entry::RangeTombstone;
 
 /// Bytes that are compressed together.
 pub const GROUP_BYTES: usize = 16 << 10;
+/// After so many groups that LZ4 did not make smaller, one in [`TRIED_ONE_IN`] is tried.
+const TRIED_ALL: u32 = 16;
+const TRIED_ONE_IN: u32 = 16;
 /// Chunks kept for reuse.
 const FREE_MAX: usize = 4;
 
@@ -67,6 +71,8 @@ pub struct TableWriter {
     statistics: Statistics,
     data_blocks: u32,
     plain_bytes: u64,
+    /// Groups since the last one that LZ4 made smaller.
+    incompressible: u32,
     token_min: i64,
     token_max: i64,
     clustering: Option<(Vec<u8>, Vec<u8>)>,
@@ -119,6 +125,7 @@ impl TableWriter {
             statistics: Statistics::default(),
             data_blocks: 0,
             plain_bytes: 0,
+            incompressible: 0,
             token_min: 0,
             token_max: 0,
             clustering: None,
@@ -327,7 +334,7 @@ impl TableWriter {
         let pages = pages_of(contents.len());
         let mut compressed = std::mem::take(&mut self.compressed);
         let mut length = contents.len();
-        if pages > 1 {
+        if pages > 1 && self.tries() {
             compressed.resize(lz4_flex::block::get_maximum_output_size(contents.len()), 0);
             length = lz4_flex::block::compress_into(&contents, &mut compressed)
                 .expect("the output has the size that the library asks for");
@@ -336,12 +343,19 @@ impl TableWriter {
             self.write_contents(&contents, None);
             self.rows.clear();
         } else if pages_of(length) < pages {
+            self.incompressible = 0;
             self.write_contents(&contents, Some(&compressed[..length]));
             self.rows.clear();
         } else {
+            self.incompressible = self.incompressible.saturating_add(1);
             self.cut(&contents, is_last);
         }
         (self.contents, self.compressed) = (contents, compressed);
+    }
+
+    /// Whether the next group may be worth compressing.
+    fn tries(&self) -> bool {
+        self.incompressible < TRIED_ALL || self.incompressible.is_multiple_of(TRIED_ONE_IN)
     }
 
     /// Cuts the contents of a group into pages.
