@@ -4,8 +4,11 @@
 //! length. It is 0 for even arrivals and 1 for a Poisson process. The windows hold some 20 requests
 //! on average: shorter ones see how the client's threads send, longer ones how the load changes.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
+const NS_PER_S: u64 = 1_000_000_000;
 /// Requests in a window on average.
 const WINDOW_REQUESTS: f64 = 20.0;
 /// Below and above a Poisson process.
@@ -66,18 +69,20 @@ pub(crate) fn dispersion(times_ns: &[u64]) -> Dispersion {
     Dispersion { arrivals, index, window_ns }
 }
 
-/// Returns the least and the most requests of the whole seconds.
+/// Returns the least and the most requests of the whole seconds. A second without requests takes no
+/// memory: where the clock of a capture jumps there are any number of them.
 pub(crate) fn per_second(times_ns: &[u64]) -> Option<(u64, u64)> {
     let (first, last) = (times_ns.iter().min()?, times_ns.iter().max()?);
-    let seconds = usize::try_from((last - first) / 1_000_000_000).ok().filter(|all| *all > 0)?;
-    let mut counts = vec![0u64; seconds];
+    let seconds = (last - first) / NS_PER_S;
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for time in times_ns {
-        let second = usize::try_from((time - first) / 1_000_000_000).ok();
-        if let Some(count) = second.and_then(|second| counts.get_mut(second)) {
-            *count += 1;
+        let second = (time - first) / NS_PER_S;
+        if second < seconds {
+            *counts.entry(second).or_default() += 1;
         }
     }
-    Some((*counts.iter().min()?, *counts.iter().max()?))
+    let (least, most) = (counts.values().min()?, counts.values().max()?);
+    Some((if (counts.len() as u64) < seconds { 0 } else { *least }, *most))
 }
 
 #[cfg(test)]
@@ -108,5 +113,6 @@ mod tests {
         }
         assert_eq!(per_second(&even), Some((2000, 2000)));
         assert_eq!(per_second(&even[..100]), None);
+        assert_eq!(per_second(&[0, 1, 5_000_000_000, u64::MAX]), Some((0, 2)), "the clock jumps");
     }
 }
