@@ -7,6 +7,7 @@
 //!
 //! `TARE_KILLS` sets how often each server is killed; `cargo xtask kill --times 100` sets it.
 
+#![expect(clippy::print_stderr, reason = "`cargo xtask kill` shows what each kill left")]
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "kill/client.rs"]
@@ -48,6 +49,11 @@ fn kills() -> u64 {
 fn check(name: &str, options: &[&str], acknowledged_is_durable: bool) {
     // Not in the default temporary directory, which may be in memory.
     let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let kept = if acknowledged_is_durable {
+        "all are there"
+    } else {
+        "each key has a version that was sent"
+    };
     let mut rng = Rng::new(1);
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     for kill in 0..=kills() {
@@ -66,6 +72,12 @@ fn check(name: &str, options: &[&str], acknowledged_is_durable: bool) {
         for writer in &mut writers {
             writer.verify(&mut client, acknowledged_is_durable);
         }
+        if kill > 0 {
+            let (acknowledged, of) = (acknowledged(&writers), kills());
+            eprintln!(
+                "{name}: kill {kill} of {of}: {acknowledged} acknowledged writes so far, {kept}"
+            );
+        }
         if kill == kills() {
             break;
         }
@@ -73,8 +85,12 @@ fn check(name: &str, options: &[&str], acknowledged_is_durable: bool) {
         let after = Duration::from_micros(rng.below(20_000));
         write_and_kill(&mut server, &mut writers, wanted, after);
     }
-    let acknowledged: u64 = writers.iter().map(Writer::acknowledged).sum();
+    let acknowledged = acknowledged(&writers);
     assert!(acknowledged >= 200 * kills(), "{name}: {acknowledged} writes were acknowledged");
+}
+
+fn acknowledged(writers: &[Writer]) -> u64 {
+    writers.iter().map(Writer::acknowledged).sum()
 }
 
 /// Lets all writers write and kills the server `after` the wanted writes have been acknowledged.
