@@ -3,7 +3,7 @@
 //!
 //! A table whose rows come faster than they are compacted has ever more files, until its flushes
 //! wait for a whole compaction, and writes for the flush: some seconds. With a schedule each write
-//! waits for its own part of the work instead. While nobody writes nothing is due.
+//! waits for its own part of the work instead. While nobody writes, nothing more becomes due.
 
 /// From this many times the files that a table compacts together on, its compactions have a
 /// schedule.

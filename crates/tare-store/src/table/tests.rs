@@ -503,6 +503,36 @@ fn rows_that_compress_take_fewer_pages() {
     assert!(tried <= plain + plain / 20, "{tried} pages for {plain}");
 }
 
+/// After many groups that LZ4 does not make smaller, few are tried, and one that it does ends that.
+#[test]
+fn rows_that_compress_are_found_after_many_that_do_not() {
+    let shape = |repetitive, compression| Shape {
+        seed: 9,
+        partitions: 2000,
+        rows_max: 4,
+        value_max: 400,
+        tokens: 1 << 40,
+        clustering_max: 3,
+        repetitive,
+        compression,
+        filter: true,
+    };
+    let mut model = draw(&shape(false, true));
+    let last = model.last_key_value().unwrap().0.0;
+    let repetitive = draw(&shape(true, true));
+    model.extend(
+        repetitive
+            .clone()
+            .into_iter()
+            .map(|((token, key), partition)| ((last + 1000 + token, key), partition)),
+    );
+    let pages =
+        |model, compression| write(model, &shape(true, compression)).unwrap().0.len() / PAGE_BYTES;
+    let saved = pages(&model, false) - pages(&model, true);
+    let alone = pages(&repetitive, false) - pages(&repetitive, true);
+    assert!(saved * 10 > alone * 9, "{saved} pages saved, {alone} without the rows before");
+}
+
 #[test]
 fn errors_name_file_and_offset() {
     let at = BlockAt { file: 12, page: 2, pages: 1 };
