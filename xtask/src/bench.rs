@@ -1,7 +1,8 @@
-//! `cargo xtask bench [--publish] [PART...] [NAME=VALUE...]`: the benches of the database and the
-//! load generator, and with `--publish` their output on the page `docs/results/database.md`, with
-//! machine, kernel, commit and date. Parts that did not run stay on the page as they are. Words
-//! such as `latte=PROGRAM` are those of the benches.
+//! `cargo xtask bench [--shipped] [--publish] [PART...] [NAME=VALUE...]`: the benches of the
+//! database and the load generator, and with `--publish` their output on the page
+//! `docs/results/database.md`, with machine, kernel, commit and date. Parts that did not run stay
+//! on the page as they are. With `--shipped` the program of the profile `dist` is built and
+//! measured, else that of `release`. Words such as `latte=PROGRAM` are those of the benches.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -109,11 +110,16 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     let (flags, words): (Vec<&str>, Vec<&str>) =
         words.iter().partition(|word| word.starts_with("--"));
     let (more, names): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.contains('='));
-    let publish = match flags[..] {
-        [] => false,
-        ["--publish"] => true,
-        _ => bail!("usage: cargo xtask bench [--publish] [PART...] [NAME=VALUE...]"),
-    };
+    let (mut publish, mut shipped) = (false, false);
+    for flag in flags {
+        match flag {
+            "--publish" => publish = true,
+            "--shipped" => shipped = true,
+            _ => {
+                bail!("usage: cargo xtask bench [--shipped] [--publish] [PART...] [NAME=VALUE...]")
+            }
+        }
+    }
     for name in &names {
         let known = || PARTS.map(|part| part.name).join(", ");
         ensure!(
@@ -122,12 +128,17 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
             known()
         );
     }
+    let program = match shipped {
+        true => Some(format!("program={}", crate::dist::build(root)?.display())),
+        false => None,
+    };
+    let more: Vec<&str> = more.into_iter().chain(program.as_deref()).collect();
     for part in PARTS.iter().filter(|part| names.is_empty() || names.contains(&part.name)) {
         let output = measure(root, part, &more)?;
         if publish {
             let page = root.join(PAGE);
             let text = fs::read_to_string(&page).with_context(|| format!("cannot read {PAGE}"))?;
-            let text = with_part(&text, part.name, &section(root, part, &output)?);
+            let text = with_part(&text, part.name, &section(root, part, shipped, &output)?);
             fs::write(&page, text).with_context(|| format!("cannot write {PAGE}"))?;
         }
     }
@@ -160,12 +171,12 @@ fn measure(root: &Path, part: &Part, more: &[&str]) -> anyhow::Result<String> {
 
 /// Returns a part's text on the page: what it compares, where and when it was measured, its
 /// summary (what follows the first empty line of the output), and what came before that, folded.
-fn section(root: &Path, part: &Part, output: &str) -> anyhow::Result<String> {
+fn section(root: &Path, part: &Part, shipped: bool, output: &str) -> anyhow::Result<String> {
     let (raw, summary) = output.split_once("\n\n").unwrap_or(("", output));
     let Part { name, title, about, .. } = part;
-    let machine = machine(root)?;
+    let (machine, flag) = (machine(root)?, if shipped { "--shipped " } else { "" });
     let mut text = format!(
-        "## {title}\n{about}\n\n`cargo xtask bench {name}`, {machine}.\n\n```text\n{}\n```\n",
+        "## {title}\n{about}\n\n`cargo xtask bench {flag}{name}`, {machine}.\n\n```text\n{}\n```\n",
         summary.trim_end()
     );
     if !raw.is_empty() {

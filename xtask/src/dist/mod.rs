@@ -42,6 +42,11 @@ impl Release {
     }
 }
 
+/// Builds the program that is shipped for machines like this one, and returns its path.
+pub(crate) fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    Machine::OWN.build(root)
+}
+
 pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     if let ["--compare", first, second, rest @ ..] = words {
         return compare::run(Path::new(first), Path::new(second), rest);

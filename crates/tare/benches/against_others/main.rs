@@ -1,4 +1,4 @@
-//! `cargo bench -p tare --bench against_others [-- ROUNDS SECONDS [CASSANDRA PID]]`
+//! `cargo bench -p tare --bench against_others [-- ROUNDS SECONDS [CASSANDRA PID] [program=P]]`
 //!
 //! Compares the cost of one small request: `tare db` with `tare load` against Redis with
 //! redis-benchmark, 300-byte rows, 64 requests in flight, server on one CPU and client on another,
@@ -29,10 +29,13 @@ use tare_stats as stats;
 use tare_std::rng::Rng;
 
 use kernel::{Engine, Exchange};
+use program::program;
 
 #[path = "../cpu_time/mod.rs"]
 mod cpu_time;
 mod kernel;
+#[path = "../program/mod.rs"]
+mod program;
 #[allow(unsafe_code, reason = "submission entries are raw memory")]
 mod rings;
 mod side;
@@ -108,7 +111,8 @@ struct Cell {
 }
 
 fn main() -> Result<()> {
-    let (words, tiny) = tiny::words();
+    let (mut words, tiny) = tiny::words();
+    words.retain(|word| !word.starts_with("program="));
     if let [first, words @ ..] = &words[..]
         && first == kernel::WORD
     {
@@ -265,7 +269,7 @@ fn redis(cpu: u32) -> Result<Running> {
 
 fn tare(cpu: u32, scratch: &Path) -> Result<Running> {
     let port = free_port()?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    let mut command = Command::new(program());
     command.args(["db", "--port", &port.to_string(), "--cpus", &cpu.to_string(), "--data"]);
     command.arg(scratch.join("data")).args(["--durability", "periodic"]);
     let running = Running::start(&mut command, port)?;
@@ -287,7 +291,7 @@ fn cassandra(address: &str, pid: u32, client_cpu: u32) -> Result<Running> {
 
 /// Runs `tare load` and returns its report.
 fn load(address: &str, cpu: Option<u32>, how: &[&str]) -> Result<serde_json::Value> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    let mut command = Command::new(program());
     command.args(["load", address, "--rows", ROWS, "--lead-in", "0s", "--json"]);
     command.args(["--columns", COLUMNS, "--column-bytes", COLUMN_BYTES]);
     command.args(["--keys", "uniform", "--in-flight", "64"]).args(how);

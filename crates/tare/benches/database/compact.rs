@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tare_stats as stats;
 
+use crate::server::program::program;
 use crate::server::{ROW_BYTES, Server, cpus, errors, figure, printed, scratch};
 use crate::{Result, rounds};
 
@@ -99,8 +100,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
 
 /// Copies a data directory by hard links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let program = env!("CARGO_BIN_EXE_tare");
-    let mut snapshot = Command::new(program);
+    let mut snapshot = Command::new(program());
     snapshot.args(["db", "snapshot"]).args([from, to]).stdout(Stdio::null());
     let status = snapshot.status()?;
     if status.success() { Ok(()) } else { Err("the data could not be copied".into()) }

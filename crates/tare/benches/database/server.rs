@@ -1,5 +1,8 @@
 //! A `tare db` that is stopped with the bench, and `tare load` against it.
 
+#[path = "../program/mod.rs"]
+pub(crate) mod program;
+
 use std::fmt::Display;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,6 +13,7 @@ use std::time::{Duration, Instant};
 use tare_db::metrics::{self, ShardMetrics};
 
 use crate::Result;
+use program::program;
 
 /// Bytes of a row: 5 columns of 60 bytes.
 pub(crate) const ROW_BYTES: u64 = 300;
@@ -59,7 +63,7 @@ impl Server {
         if place.bound {
             words.extend(["taskset", "--cpu-list", cpus].map(String::from));
         }
-        words.push(env!("CARGO_BIN_EXE_tare").into());
+        words.push(program());
         let child = Command::new(&words[0])
             .args(&words[1..])
             .args(["db", "--listen", place.host, "--insecure", "--port", &port.to_string()])
@@ -145,7 +149,7 @@ impl Server {
 
     /// Returns the command for `tare load` on these CPUs with these arguments and the bench's rows.
     pub(crate) fn load(&self, cpus: impl Display, rows: u64, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+        let mut command = Command::new(program());
         command.args([
             "load",
             &format!("{}:{}", self.host, self.port),
