@@ -1,4 +1,4 @@
-//! `cargo bench -p tare --bench database -- PART [SIZE MiB] [SECONDS]`
+//! `cargo bench -p tare --bench database -- PART [SIZE MiB] [SECONDS] [program=PROGRAM]`
 //!
 //! Measures `tare db` with data larger than its memory, on the disk of the build directory. Every
 //! part prints its raw figures first. The parts are:
@@ -7,7 +7,7 @@
 //!   interleaved rounds.
 //! - `compact`: latency of reads with and without compactions under way.
 //! - `inserts`: throughput over time while tables are flushed and compacted, stalls, write
-//!   amplification, resident set.
+//!   amplification, resident set. In place of SECONDS it takes the server's `--memory`.
 //! - `sustained`: inserts at 80 % of capacity for SECONDS / 60 minutes: throughput, latency and
 //!   write amplification of every minute.
 //! - `start`: start-up time when empty, after `kill -9` with a commit log of 1.5 GB, and with
@@ -36,7 +36,10 @@ fn main() -> Result<()> {
     match words.first().map(String::as_str) {
         Some("reads") => reads::run(number(1).unwrap_or(1280), number(2).unwrap_or(3)),
         Some("compact") => compact::run(number(1).unwrap_or(1280), number(2).unwrap_or(5)),
-        Some("inserts") => inserts::run(number(1).unwrap_or(10_240)),
+        Some("inserts") => {
+            let memory = words.get(2).filter(|word| !word.contains('='));
+            inserts::run(number(1).unwrap_or(10_240), memory.map_or(inserts::MEMORY, |word| word))
+        }
         Some("sustained") => sustained::run(number(2).unwrap_or(1_800) / 60),
         Some("start") => start::run(
             number(1).unwrap_or(start::LOG_ROWS_MIB),
@@ -46,7 +49,7 @@ fn main() -> Result<()> {
         None if tiny => {
             reads::run(TINY_MIB, 1)?;
             compact::run(TINY_MIB, 1)?;
-            inserts::run(TINY_MIB)?;
+            inserts::run(TINY_MIB, inserts::MEMORY)?;
             sustained::run(2)?;
             start::run(TINY_MIB, TINY_MIB)?;
             shards::run(1)
