@@ -31,16 +31,29 @@ const SLOWEST: usize = 20;
 /// guests.
 const IN_GUESTS: &[(&str, &str)] = &[
     ("tare", "inside"),
+    ("tare", "inside_cgroups"),
+    ("tare", "inside_numa"),
+    ("tare", "nic_guest"),
     ("tare-env", "conformance_vm"),
     ("tare-env", "inside"),
+    ("tare-env", "limits"),
     ("tare-env", "nvme_of"),
     ("tare-env", "storage"),
 ];
 
 /// Packages whose tests use only their own process and temporary files. They make no links, mounts,
 /// cgroups or loop devices, measure nothing, and have no time limits.
-const COMPUTING: &[&str] =
-    &["tare-cql", "tare-sim", "tare-std", "tare-store", "tare-testkit", "xtask"];
+const COMPUTING: &[&str] = &[
+    "tare-cql",
+    "tare-kube",
+    "tare-sim",
+    "tare-stats",
+    "tare-std",
+    "tare-store",
+    "tare-testkit",
+    "tare-trace",
+    "xtask",
+];
 
 /// Suites of those packages that measure all the same, so that each of them runs alone.
 const MEASURING: &[(&str, &str)] = &[("xtask", "calibrate")];
@@ -54,7 +67,13 @@ const TOOLS: &[(&str, &str)] =
 const SLEEPING: &[(&str, &str)] = &[("tare", "fio"), ("tare", "loaders")];
 
 /// Suites that run alone and mostly wait, for guests and containers to start.
-const WAITING: &[(&str, &str)] = &[("tare-env", "confinement"), ("tare-env", "networks")];
+const WAITING: &[(&str, &str)] = &[
+    ("tare-env", "confinement"),
+    ("tare-env", "conformance"),
+    ("tare-env", "conformance_docker"),
+    ("tare-env", "networks"),
+    ("tare-env", "reach"),
+];
 
 /// The number of tests that run at once in a suite of load tools or one that waits: more than there
 /// are CPUs.
@@ -231,7 +250,11 @@ impl Suite {
     ) -> anyhow::Result<bool> {
         let of = |lane: Lane| binaries.iter().filter(move |binary| binary.lane() == lane);
         let lane = |lane: Lane, show: Show| -> anyhow::Result<Vec<Ended>> {
-            of(lane).map(|binary| binary.run(skips, show)).collect()
+            let started = Instant::now();
+            let ended: anyhow::Result<Vec<Ended>> =
+                of(lane).map(|binary| binary.run(skips, show)).collect();
+            say(&format!("suites of the lane {lane:?}: {:.0} s", started.elapsed().as_secs_f64()));
+            ended
         };
         self.ended.extend(side_by_side(
             || lane(Lane::Guests, Show::AtOnce),
