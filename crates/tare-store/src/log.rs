@@ -20,6 +20,10 @@ use crate::io::{Completion, FileId, Now, Op, OpId, OpKind, Owner};
 
 /// Size of a group's buffer; a larger entry gets one of its own.
 pub const GROUP_BYTES: usize = 256 << 10;
+/// Size of a group's buffer while two groups wait for the disk. A disk that takes as long for a
+/// short write as for a long one catches up with fewer of them. It is at most a part of a segment.
+const LONG_GROUP_BYTES: usize = 2 << 20;
+const LONG_GROUP_PART: u64 = 4;
 /// Buffers kept for reuse. More are needed only while the disk is behind.
 const FREE_MAX: usize = 8;
 /// Segments kept for reuse.
@@ -547,14 +551,23 @@ impl CommitLog {
         }
     }
 
+    /// Size of the next group's buffer.
+    fn group_bytes(&self) -> usize {
+        let part = self.limits.segment_bytes / LONG_GROUP_PART;
+        let long =
+            usize::try_from(part).map_or(LONG_GROUP_BYTES, |part| part.min(LONG_GROUP_BYTES));
+        // The current group is the second one.
+        if self.sealed.is_empty() { GROUP_BYTES } else { long.max(GROUP_BYTES) }
+    }
+
     /// Closes the current group and opens one with room for `length` bytes.
     fn seal(&mut self, length: usize) {
-        let wanted = GROUP_HEAD_BYTES + length;
+        let wanted = (GROUP_HEAD_BYTES + length).max(self.group_bytes());
         let next = match self.free.pop() {
             Some(chunk) if wanted <= GROUP_BYTES => chunk,
             unfit => {
                 self.free.extend(unfit);
-                empty_group(wanted.max(GROUP_BYTES))
+                empty_group(wanted)
             }
         };
         let sealed = std::mem::replace(&mut self.active, next);
@@ -576,4 +589,40 @@ fn empty_group(capacity: usize) -> Chunk {
 
 fn group_length(chunk: &Chunk) -> u32 {
     u32::try_from(chunk.len() - GROUP_HEAD_BYTES).expect("a group is shorter than 4 GiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_longer_while_the_disk_is_behind() {
+        let limits = LogLimits {
+            segment_bytes: 16 << 20,
+            pending_bytes: 64 << 20,
+            durability: Durability::Sync,
+        };
+        let (mut log, now) = (CommitLog::new(0, 0, [], limits), Now::default());
+        let mut last = Ticket(0);
+        for _ in 0..6 << 10 {
+            last = log.append(1 << 10, |bytes| bytes.fill(7)).unwrap();
+        }
+        let mut lengths = Vec::new();
+        while let Some(Op { id, kind, .. }) = log.next_op(now) {
+            let (chunk, length) = match kind {
+                OpKind::Write { chunk, .. } => {
+                    let length = chunk.len();
+                    lengths.push(length);
+                    (Some(chunk), length)
+                }
+                _ => (None, 0),
+            };
+            log.complete(Completion::new(id, chunk, Ok(length)), now).unwrap();
+        }
+        assert!(last.0 < log.durable());
+        assert!(lengths[..2].iter().all(|length| *length <= GROUP_BYTES), "{lengths:?}");
+        // 5.5 MiB in groups of 2 MiB.
+        assert_eq!(lengths.len(), 5, "{lengths:?}");
+        assert!(lengths.iter().all(|length| *length <= LONG_GROUP_BYTES), "{lengths:?}");
+    }
 }
