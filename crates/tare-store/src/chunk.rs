@@ -1,5 +1,7 @@
-//! Buffers for direct I/O, without unsafe code: the used bytes start at the first aligned address
-//! inside a larger allocation that never moves or grows.
+//! Buffers for direct I/O, without unsafe code: the used bytes start at an aligned address inside a
+//! larger allocation that never moves or grows.
+
+use bytes::{Buf, BytesMut};
 
 /// Alignment of addresses, offsets and lengths of direct I/O: the largest logical block size in
 /// common use.
@@ -16,22 +18,24 @@ pub const ALIGNMENT: usize = 4096;
 /// chunk.pad();
 /// assert_eq!((chunk.len(), &chunk.bytes()[..4]), (ALIGNMENT, &b"abc\0"[..]));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Chunk {
-    bytes: Box<[u8]>,
-    start: usize,
-    capacity: usize,
+    /// The whole capacity.
+    bytes: BytesMut,
     length: usize,
 }
 
 impl Chunk {
     /// An empty chunk for at least `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
-        let capacity = round_up(capacity.max(1));
-        let bytes = vec![0; capacity + ALIGNMENT].into_boxed_slice();
-        let start = bytes.as_ptr().align_offset(ALIGNMENT);
-        assert!(start < ALIGNMENT, "an address can be aligned within {ALIGNMENT} bytes");
-        Self { bytes, start, capacity, length: 0 }
+        Self { bytes: aligned(round_up(capacity.max(1))), length: 0 }
+    }
+
+    /// So many chunks for reads of [`ALIGNMENT`] bytes, which share an allocation: it is freed with
+    /// the last of them.
+    pub fn pages(count: usize) -> impl Iterator<Item = Self> {
+        let mut bytes = aligned(count * ALIGNMENT);
+        (0..count).map(move |_| Self { bytes: bytes.split_to(ALIGNMENT), length: ALIGNMENT })
     }
 
     /// A chunk of `length` zeros, for a read.
@@ -42,7 +46,7 @@ impl Chunk {
     }
 
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.bytes.len()
     }
 
     pub fn len(&self) -> usize {
@@ -55,7 +59,7 @@ impl Chunk {
 
     /// Bytes that still fit in.
     pub fn room(&self) -> usize {
-        self.capacity - self.length
+        self.capacity() - self.length
     }
 
     pub fn clear(&mut self) {
@@ -68,7 +72,7 @@ impl Chunk {
     /// Panics if they do not fit.
     pub fn take(&mut self, length: usize) -> &mut [u8] {
         assert!(length <= self.room(), "{length} bytes do not fit into {}", self.room());
-        let from = self.start + self.length;
+        let from = self.length;
         self.length += length;
         &mut self.bytes[from..from + length]
     }
@@ -85,12 +89,22 @@ impl Chunk {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.length]
+        &self.bytes[..self.length]
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.length]
+        &mut self.bytes[..self.length]
     }
+}
+
+/// Zeros at an aligned address.
+fn aligned(length: usize) -> BytesMut {
+    let mut bytes = BytesMut::zeroed(length + ALIGNMENT);
+    let start = bytes.as_ptr().align_offset(ALIGNMENT);
+    assert!(start < ALIGNMENT, "an address can be aligned within {ALIGNMENT} bytes");
+    bytes.advance(start);
+    bytes.truncate(length);
+    bytes
 }
 
 /// The next multiple of [`ALIGNMENT`].
@@ -113,5 +127,18 @@ mod tests {
         assert_eq!(&chunk.bytes()[..6], b"hello\0");
         chunk.clear();
         assert_eq!(chunk.room(), 8192);
+    }
+
+    #[test]
+    fn pages_are_aligned_and_apart() {
+        let mut pages: Vec<Chunk> = Chunk::pages(3).collect();
+        for (at, page) in (1..).zip(&mut pages) {
+            assert_eq!(page.bytes().as_ptr().align_offset(ALIGNMENT), 0);
+            assert_eq!((page.len(), page.capacity()), (ALIGNMENT, ALIGNMENT));
+            page.bytes_mut().fill(at);
+        }
+        drop(pages.remove(0));
+        assert!(pages[0].bytes().iter().all(|byte| *byte == 2));
+        assert!(pages[1].bytes().iter().all(|byte| *byte == 3));
     }
 }

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::chunk::Chunk;
 use crate::io::{Completion, FileId, Op, OpId, OpKind, Owner};
+use crate::pages::Pages;
 use crate::read::{Fetch, Pins};
 use crate::table::{Block, BlockAt, Kind, PAGE_BYTES, Table, TableError};
-
-/// Buffers of one page that are kept for the next reads.
-const FREE_MAX: usize = 64;
 
 /// A read of a block that waits or is under way. It keeps the table, so that its file is not
 /// removed.
@@ -28,8 +26,7 @@ pub(crate) struct Fetches {
     free: Vec<usize>,
     by_block: BTreeMap<BlockAt, usize>,
     queue: VecDeque<usize>,
-    /// Buffers of one page.
-    chunks: Vec<Chunk>,
+    pages: Pages,
     counts: Fetched,
 }
 
@@ -77,8 +74,8 @@ impl Fetches {
     pub(crate) fn next_op(&mut self) -> Option<Op> {
         let slot = self.queue.pop_front()?;
         let at = self.reads[slot].as_ref()?.fetch.at();
-        let kept = if at.bytes() == PAGE_BYTES { self.chunks.pop() } else { None };
-        let chunk = kept.unwrap_or_else(|| Chunk::zeroed(at.bytes()));
+        let one_page = at.bytes() == PAGE_BYTES;
+        let chunk = if one_page { self.pages.take() } else { Chunk::zeroed(at.bytes()) };
         let kind = OpKind::Read { offset: at.offset(), chunk };
         let id = OpId::new(Owner::Fetch, slot as u64);
         Some(Op { id, file: FileId::Table(at.file), kind })
@@ -91,20 +88,19 @@ impl Fetches {
         self.free.push(slot);
         let at = fetch.at();
         self.by_block.remove(&at);
-        let chunk = completion.chunk;
-        let result = match completion.result {
-            Ok(length) => {
-                let bytes = chunk.as_ref().map_or(&[][..], Chunk::bytes);
-                let bytes = &bytes[..length.min(bytes.len())];
-                Block::decode_into(cache.take_spare(), at, bytes).map(Rc::new)
-            }
-            Err(error) => {
-                let source = Arc::new(error);
-                Err(TableError::Read { file: at.file, offset: at.offset(), source })
-            }
+        let chunk = completion.chunk.unwrap_or_default();
+        let result = if chunk.len() == PAGE_BYTES {
+            let page = self.pages.filled(chunk);
+            completion.result.map(|length| Block::of_page(at, page, length))
+        } else {
+            let bytes = chunk.bytes();
+            completion.result.map(|length| Block::decode(at, &bytes[..length.min(bytes.len())]))
         };
-        let kept = chunk.filter(|chunk| chunk.len() == PAGE_BYTES && self.chunks.len() < FREE_MAX);
-        self.chunks.extend(kept);
+        let result = result.unwrap_or_else(|error| {
+            let source = Arc::new(error);
+            Err(TableError::Read { file: at.file, offset: at.offset(), source })
+        });
+        let result = result.map(Rc::new);
         self.counts.blocks += 1;
         self.counts.bytes += at.bytes() as u64;
         if let Ok(block) = &result {

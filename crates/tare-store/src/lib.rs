@@ -116,6 +116,7 @@ pub mod log;
 pub mod manifest;
 pub mod memtable;
 pub mod options;
+mod pages;
 pub mod read;
 pub mod recovery;
 mod row_source;

@@ -19,12 +19,12 @@ mod slots;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::table::{Block, BlockAt, Kind, PAGE_BYTES};
+use crate::table::{Block, BlockAt, Kind};
 use ghost::Ghost;
 use slots::{Queue, Slots};
 
-/// Assumed cost of a cached block in addition to its bytes: its two allocations and their slack,
-/// its slot, its entries in the queues and in the tables of slots and ghosts.
+/// Assumed cost of a cached block in addition to its bytes: its allocation and the slack of that
+/// with its bytes, its slot, its entries in the queues and in the tables of slots and ghosts.
 pub const OVERHEAD_BYTES: usize = 160;
 /// Share of the bytes that the small queue may have: one in this many.
 const SMALL_SHARE: usize = 10;
@@ -32,10 +32,6 @@ const SMALL_SHARE: usize = 10;
 const PROMOTED_AT: u8 = 2;
 /// The highest hit count; more hits make no difference.
 const HITS_MAX: u8 = 3;
-
-/// Number and length of evicted blocks' buffers that are kept for the next blocks.
-const SPARE_MAX: usize = 64;
-const SPARE_BYTES_MAX: usize = PAGE_BYTES;
 
 /// Counters and sizes of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +55,6 @@ pub struct Cache {
     small_bytes: usize,
     main_bytes: usize,
     ghost: Ghost,
-    spare: Vec<Vec<u8>>,
     hits: u64,
     misses: u64,
     evictions: u64,
@@ -75,7 +70,6 @@ impl Cache {
             small_bytes: 0,
             main_bytes: 0,
             ghost: Ghost::default(),
-            spare: Vec::new(),
             hits: 0,
             misses: 0,
             evictions: 0,
@@ -246,16 +240,8 @@ impl Cache {
         true
     }
 
-    /// A buffer for the next block: that of an evicted one, or an empty one.
-    pub(crate) fn take_spare(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
     fn evict(&mut self, slot: u32) {
-        // Only blocks of more than one page are kept: the allocator is slow with their length.
-        let block = self.slots.vacate(slot).filter(|_| self.spare.len() < SPARE_MAX);
-        let buffer = block.and_then(|block| Rc::try_unwrap(block).ok()).map(Block::into_buffer);
-        self.spare.extend(buffer.filter(|buffer| buffer.capacity() <= SPARE_BYTES_MAX));
+        self.slots.vacate(slot);
         self.slots.release(slot);
         self.evictions += 1;
     }

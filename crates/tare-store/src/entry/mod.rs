@@ -237,7 +237,7 @@ pub fn bytes(payload_bytes: usize) -> usize {
     ENTRY_HEAD_BYTES + payload_bytes
 }
 
-/// Writes an entry into `out`, which must have exactly [`bytes`] of [`payload_bytes`].
+/// Writes an entry into `out`, which must have exactly [`bytes()`] of [`payload_bytes`].
 ///
 /// # Panics
 /// Panics as [`encode_payload`] does.
