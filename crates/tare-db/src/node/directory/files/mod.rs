@@ -4,6 +4,8 @@
 //! Files are read and written past the page cache if the file system allows it (`O_DIRECT`,
 //! open(2)); the store makes offsets, lengths and addresses multiples of 4 KiB.
 
+mod freeing;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,6 +20,7 @@ use tare_store::chunk::ALIGNMENT;
 use tare_store::io::{Completion, FileId, Files, Op, OpKind};
 
 use super::sync_directory;
+use freeing::Freeing;
 
 /// A shard's directory, which threads share.
 #[derive(Debug)]
@@ -25,6 +28,7 @@ pub(crate) struct ShardDirectory {
     path: PathBuf,
     /// Whether files are opened past the page cache.
     direct: bool,
+    freeing: Freeing,
 }
 
 /// The open files of one shard.
@@ -104,9 +108,17 @@ impl ShardDirectory {
         file.sync_all()
     }
 
-    fn remove(&self, file: FileId) -> io::Result<()> {
-        fs::remove_file(self.path(file))?;
-        sync_directory(&self.path)
+    /// Removes a file. Its blocks are freed later if it is large, for which it stays open.
+    fn remove(&self, file: FileId, open: Option<Arc<File>>) -> io::Result<()> {
+        let path = self.path(file);
+        let open = open.or_else(|| {
+            let file = OpenOptions::new().write(true).open(&path).ok()?;
+            Some(Arc::new(file))
+        });
+        fs::remove_file(&path)?;
+        sync_directory(&self.path)?;
+        open.into_iter().for_each(|open| self.freeing.free(open));
+        Ok(())
     }
 
     fn rename(&self, from: FileId, to: FileId) -> io::Result<()> {
@@ -117,7 +129,7 @@ impl ShardDirectory {
 
 impl ShardFiles {
     pub(crate) fn new(path: PathBuf, direct: bool) -> Self {
-        let folder = Arc::new(ShardDirectory { path, direct });
+        let folder = Arc::new(ShardDirectory { path, direct, freeing: Freeing::default() });
         Self {
             folder,
             open: BTreeMap::new(),
@@ -204,7 +216,7 @@ impl FileWork {
                 0
             }),
             (OpKind::Truncate { length }, _) => self.folder.truncate(id, *length).map(|()| 0),
-            (OpKind::Remove, _) => self.folder.remove(id).map(|()| 0),
+            (OpKind::Remove, open) => self.folder.remove(id, open.clone()).map(|()| 0),
             (OpKind::Rename { to }, _) => self.folder.rename(id, *to).map(|()| 0),
         };
         FileDone { completion: complete(self.op, result), made }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use tare_store::Chunk;
 use tare_store::io::OpId;
 
@@ -19,6 +21,43 @@ fn filled(byte: u8, length: usize) -> Chunk {
 fn run(files: &mut ShardFiles, file: FileId, kind: OpKind) -> (io::Result<usize>, Vec<u8>) {
     let done = files.carry_out(Op { id: OpId(0), file, kind });
     (done.result, done.chunk.map(|chunk| chunk.bytes().to_vec()).unwrap_or_default())
+}
+
+/// Waits until a file has at most one piece.
+fn wait_until_freed(file: &File) {
+    for _ in 0..6000 {
+        if file.metadata().unwrap().len() <= freeing::PIECE_BYTES {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the file keeps its blocks");
+}
+
+#[test]
+fn large_files_lose_their_name_and_then_their_blocks() {
+    let (directory, mut files) = files(false);
+    let size_bytes = 3 * freeing::PIECE_BYTES;
+    let [linked, open, closed] = [0, 1, 2].map(FileId::Table);
+    let [linked_file, open_file, closed_file] = [linked, open, closed].map(|file| {
+        run(&mut files, file, OpKind::Create { size_bytes }).0.unwrap();
+        run(&mut files, file, OpKind::Sync).0.unwrap();
+        let file = File::options().write(true).open(files.folder.path(file)).unwrap();
+        file.set_len(size_bytes).unwrap();
+        file
+    });
+    files.open.remove(&closed);
+    let snapshot = directory.path().join("snapshot");
+    std::fs::hard_link(files.folder.path(linked), &snapshot).unwrap();
+    for file in [linked, open, closed] {
+        run(&mut files, file, OpKind::Remove).0.unwrap();
+    }
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    wait_until_freed(&open_file);
+    wait_until_freed(&closed_file);
+    // It was the first one.
+    assert_eq!(linked_file.metadata().unwrap().len(), size_bytes);
 }
 
 #[test]
