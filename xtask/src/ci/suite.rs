@@ -67,13 +67,7 @@ const TOOLS: &[(&str, &str)] =
 const SLEEPING: &[(&str, &str)] = &[("tare", "fio"), ("tare", "loaders")];
 
 /// Suites that run alone and mostly wait, for guests and containers to start.
-const WAITING: &[(&str, &str)] = &[
-    ("tare-env", "confinement"),
-    ("tare-env", "conformance"),
-    ("tare-env", "conformance_docker"),
-    ("tare-env", "networks"),
-    ("tare-env", "reach"),
-];
+const WAITING: &[(&str, &str)] = &[("tare-env", "confinement"), ("tare-env", "networks")];
 
 /// The number of tests that run at once in a suite of load tools or one that waits: more than there
 /// are CPUs.
