@@ -23,7 +23,7 @@ impl Pages {
         if free.is_empty() {
             free.extend(Chunk::pages(TOGETHER));
         }
-        free.pop().unwrap_or_default()
+        free.pop().expect("pages were added")
     }
 
     /// A page that was taken, after the read.

@@ -111,8 +111,7 @@ struct Cell {
 }
 
 fn main() -> Result<()> {
-    let (mut words, tiny) = tiny::words();
-    words.retain(|word| !word.starts_with("program="));
+    let (words, tiny) = tiny::words();
     if let [first, words @ ..] = &words[..]
         && first == kernel::WORD
     {

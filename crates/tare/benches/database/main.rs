@@ -37,8 +37,8 @@ fn main() -> Result<()> {
         Some("reads") => reads::run(number(1).unwrap_or(1280), number(2).unwrap_or(3)),
         Some("compact") => compact::run(number(1).unwrap_or(1280), number(2).unwrap_or(5)),
         Some("inserts") => {
-            let memory = words.get(2).filter(|word| !word.contains('='));
-            inserts::run(number(1).unwrap_or(10_240), memory.map_or(inserts::MEMORY, |word| word))
+            let memory = words.get(2).map_or(inserts::MEMORY, |word| word);
+            inserts::run(number(1).unwrap_or(10_240), memory)
         }
         Some("sustained") => sustained::run(number(2).unwrap_or(1_800) / 60),
         Some("start") => start::run(

@@ -8,10 +8,9 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Bytes that are freed at a time.
@@ -21,11 +20,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The time in which everything that waits should be free. Pauses are shorter for it.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
+/// A file, and its length.
+type Removed = (Arc<File>, u64);
+
 /// The files that are being freed, by a thread that the first large one starts.
 #[derive(Debug, Default)]
 pub(super) struct Freeing {
     /// `None` if the thread could not be started.
-    files: OnceLock<Option<Sender<Arc<File>>>>,
+    files: OnceLock<Option<Sender<Removed>>>,
     waiting_bytes: Arc<AtomicU64>,
 }
 
@@ -40,16 +42,15 @@ impl Freeing {
         if let Some(files) = self.files.get_or_init(start) {
             self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
             // The thread ends only after this value.
-            let _ = files.send(file);
+            let _ = files.send((file, bytes));
         }
     }
 }
 
-fn start(waiting_bytes: Arc<AtomicU64>) -> io::Result<Sender<Arc<File>>> {
-    let (files, removed) = channel::<Arc<File>>();
+fn start(waiting_bytes: Arc<AtomicU64>) -> io::Result<Sender<Removed>> {
+    let (files, removed) = channel::<Removed>();
     let life = move || {
-        for file in removed {
-            let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        for (file, bytes) in removed {
             // What is left is freed when the file is closed.
             let _ = shrink(&file, bytes, &waiting_bytes);
             drop(file);
