@@ -27,6 +27,8 @@ pub(crate) struct Fetches {
     by_block: BTreeMap<BlockAt, usize>,
     queue: VecDeque<usize>,
     pages: Pages,
+    /// The reads that waited for a block that has come.
+    woken: Vec<usize>,
     counts: Fetched,
 }
 
@@ -112,6 +114,12 @@ impl Fetches {
             cache.insert(at, Rc::clone(block));
         }
         fetch.finish(result);
+        self.woken.append(&mut fetch.take_waiting());
+    }
+
+    /// Takes the numbers of the reads that waited for a block that has come since the last time.
+    pub(crate) fn take_woken(&mut self) -> std::vec::Drain<'_, usize> {
+        self.woken.drain(..)
     }
 
     /// Whether any read waits for a block.

@@ -24,6 +24,7 @@ pub(crate) mod stall;
 pub(crate) mod statements;
 pub(crate) mod stopping;
 pub(crate) mod telemetry;
+mod waiting;
 pub(crate) mod writes;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

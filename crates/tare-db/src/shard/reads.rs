@@ -17,6 +17,7 @@ use crate::query::failure::Failure;
 use crate::query::read_task::ReadTask;
 use crate::query::read_write::ReadWrite;
 use crate::shard::Shard;
+use crate::shard::waiting::Waiting;
 
 /// The part of the waiting reads, as its divisor, that is left to those that do not queue.
 const RESERVED_PART: usize = 8;
@@ -44,6 +45,16 @@ impl Suspended {
             }
         }
     }
+
+    /// Wakes it under this number when its blocks come.
+    fn wake(&self, number: usize) {
+        match self {
+            Self::Read(_, pins) => pins.wake(number),
+            Self::Conditional(_, pins) | Self::ReadWrite(_, pins) => {
+                pins.iter().for_each(|pins| pins.wake(number));
+            }
+        }
+    }
 }
 
 /// The reads under way.
@@ -51,14 +62,12 @@ impl Suspended {
 pub(crate) struct Reads {
     /// Reads that yielded and can go on at any time.
     runnable: VecDeque<Suspended>,
-    /// Reads that wait for blocks.
-    waiting: Vec<Suspended>,
+    /// Reads that wait for blocks, and those whose blocks have come.
+    waiting: Waiting<Suspended>,
     waiting_max: usize,
     /// Reads that have not begun here, the oldest first.
     queued: VecDeque<Box<ReadTask>>,
     queued_max: usize,
-    /// Whether an operation on a file has ended since the waiting reads were checked.
-    has_new_blocks: bool,
 }
 
 impl Reads {
@@ -66,11 +75,10 @@ impl Reads {
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             runnable: VecDeque::new(),
-            waiting: Vec::new(),
+            waiting: Waiting::default(),
             waiting_max: budget.waiting_reads_max,
             queued: VecDeque::new(),
             queued_max: budget.queued_reads_max,
-            has_new_blocks: false,
         }
     }
 
@@ -117,16 +125,16 @@ impl Reads {
         self.runnable.pop_front()
     }
 
-    /// Whether waiting reads may be able to go on.
+    /// Whether waiting reads can go on.
     #[inline]
     pub(super) fn may_resume(&self) -> bool {
-        self.has_new_blocks && !self.waiting.is_empty()
+        self.waiting.has_ready()
     }
 
-    /// Notes that an operation on a file has ended.
+    /// Notes that blocks have come for the reads with these numbers.
     #[inline]
-    pub(super) fn file_operation_ended(&mut self) {
-        self.has_new_blocks = true;
+    pub(super) fn wake(&mut self, numbers: impl Iterator<Item = usize>) {
+        numbers.for_each(|number| self.waiting.wake(number, Suspended::is_ready));
     }
 }
 
@@ -146,7 +154,8 @@ impl Shard {
         if let Suspended::Read(task, _) = &mut read {
             self.telemetry.counters.disk_reads += u64::from(task.waits_for_disk());
         }
-        reads.waiting.push(read);
+        let (number, read) = reads.waiting.insert(read);
+        read.wake(number);
         Ok(())
     }
 
@@ -193,22 +202,12 @@ impl Shard {
         true
     }
 
-    /// Resumes the reads whose blocks have come. Returns whether there were any.
+    /// Resumes some of the reads whose blocks have come. Returns whether there were any.
     pub(super) fn resume_reads(&mut self) -> bool {
-        self.reads.has_new_blocks = false;
-        let mut at = 0;
         let mut resumed = 0;
-        // Reads that have to wait again go to the end, where they are not ready.
-        while let Some(read) = self.reads.waiting.get(at) {
-            if !read.is_ready() {
-                at += 1;
-                continue;
-            }
-            if resumed == RESUMED_MAX {
-                self.reads.has_new_blocks = true;
-                break;
-            }
-            let read = self.reads.waiting.swap_remove(at);
+        while resumed < RESUMED_MAX
+            && let Some(read) = self.reads.waiting.pop_ready()
+        {
             self.resume(read);
             resumed += 1;
         }

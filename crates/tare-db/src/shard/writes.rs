@@ -149,12 +149,13 @@ impl Shard {
     /// with the same reason.
     fn completed(&mut self, completion: Completion) {
         self.background.wake();
-        self.reads.file_operation_ended();
         let counters = &mut self.telemetry.counters;
         counters.queue_files -= 1;
         counters.file_operations += 1;
         counters.file_errors += u64::from(completion.result.is_err());
-        match self.store.complete(completion, self.now) {
+        let completed = self.store.complete(completion, self.now);
+        self.reads.wake(self.store.take_woken());
+        match completed {
             Ok(()) => self.answer_durable(),
             Err(error) => self.fail_pending(&Failure::Server(error.to_string())),
         }

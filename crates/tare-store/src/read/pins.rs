@@ -1,6 +1,6 @@
 //! The blocks that a read waits for, and holds until it is done.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use super::{LookupMemo, Position};
@@ -12,11 +12,13 @@ use crate::table::{Block, BlockAt, BlockSource, TableError};
 pub struct Fetch {
     at: BlockAt,
     done: OnceCell<Result<Rc<Block>, TableError>>,
+    /// The numbers of the reads to wake.
+    waiting: RefCell<Vec<usize>>,
 }
 
 impl Fetch {
     pub fn new(at: BlockAt) -> Self {
-        Self { at, done: OnceCell::new() }
+        Self { at, done: OnceCell::new(), waiting: RefCell::default() }
     }
 
     pub fn at(&self) -> BlockAt {
@@ -30,6 +32,11 @@ impl Fetch {
 
     pub fn is_done(&self) -> bool {
         self.done.get().is_some()
+    }
+
+    /// Takes the numbers of the reads to wake.
+    pub(crate) fn take_waiting(&self) -> Vec<usize> {
+        self.waiting.take()
     }
 }
 
@@ -63,6 +70,14 @@ impl Pins {
     /// Whether all awaited blocks have come or failed, so that the read can go on.
     pub fn is_ready(&self) -> bool {
         self.wanted.is_empty() && self.fetches.iter().all(|fetch| fetch.is_done())
+    }
+
+    /// Wakes the read with this number when an awaited block comes or fails: the number is then in
+    /// [`crate::Store::take_woken`].
+    pub fn wake(&self, read: usize) {
+        for fetch in self.fetches.iter().filter(|fetch| !fetch.is_done()) {
+            fetch.waiting.borrow_mut().push(read);
+        }
     }
 
     /// Drops everything.

@@ -211,6 +211,12 @@ impl Store {
         Ok(())
     }
 
+    /// Takes the numbers, as given to [`Pins::wake`], of the reads that waited for a block that has
+    /// come since the last time. A read that waited for several is there several times.
+    pub fn take_woken(&mut self) -> impl Iterator<Item = usize> {
+        self.fetches.take_woken()
+    }
+
     fn apply_edits(&mut self, mut edits: Vec<Edit>) {
         for edit in &mut edits {
             for &file in &edit.remove {

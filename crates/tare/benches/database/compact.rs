@@ -1,6 +1,7 @@
 //! Compares the latency of reads at a fixed rate with and without compactions under way. Every
 //! round has the same backlog of compactions: rows are written, the server is stopped, and each
-//! round starts from a copy of its data.
+//! round starts from a copy of its data. The copies are removed at the end: on a file system that
+//! is mounted with `discard`, the disk is slower after a removal.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +23,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     let scratch = scratch()?;
     let memory = format!("{}M", (size_mib / 10).max(64));
     let rows = (size_mib << 20) / ROW_BYTES;
-    let (behind, data) = (scratch.path().join("behind"), scratch.path().join("data"));
+    let (behind, rest) = (scratch.path().join("behind"), scratch.path().join("rest"));
     let start = |data: &Path| Server::start(data, &server_cpu.to_string(), &["--memory", &memory]);
     let read = |server: &Server, rate: Option<f64>, seconds: u64| -> Result<Vec<u8>> {
         let words = ["--operation", "read", "--keys", "uniform", "--lead-in", "500ms"];
@@ -34,8 +35,8 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     let server = start(&behind)?;
     server.populate(client_cpu, rows)?;
     server.stop()?;
-    copy(&behind, &data)?;
-    let server = start(&data)?;
+    copy(&behind, &rest)?;
+    let server = start(&rest)?;
     server.wait_idle(REST_DEADLINE)?;
     read(&server, None, seconds)?;
     let most = figure(&read(&server, None, seconds)?, "throughput_per_s")?;
@@ -55,7 +56,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     );
     let mut pairs = Vec::new();
     for round in 0..rounds(ROUNDS) {
-        std::fs::remove_dir_all(&data)?;
+        let data = scratch.path().join(round.to_string());
         copy(&behind, &data)?;
         let server = start(&data)?;
         let measure = |what: &str| -> Result<(f64, u64)> {
