@@ -114,7 +114,7 @@ impl Fetches {
             cache.insert(at, Rc::clone(block));
         }
         fetch.finish(result);
-        self.woken.append(&mut fetch.take_waiting());
+        self.woken.extend(fetch.take_waiting());
     }
 
     /// Takes the numbers of the reads that waited for a block that has come since the last time.

@@ -5,16 +5,23 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 
-/// Waiting things by number, and those that can go on, the first to become so first.
+/// Things by number.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    waiting: Slab<T>,
-    ready: VecDeque<T>,
+    things: Slab<Waiter<T>>,
+    /// Those that can go on, the first to become so first.
+    ready: VecDeque<usize>,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    thing: T,
+    is_ready: bool,
 }
 
 impl<T> Default for Waiting<T> {
     fn default() -> Self {
-        Self { waiting: Slab::new(), ready: VecDeque::new() }
+        Self { things: Slab::new(), ready: VecDeque::new() }
     }
 }
 
@@ -22,7 +29,7 @@ impl<T> Waiting<T> {
     /// Number of things that wait, or can go on and did not yet.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.ready.len()
+        self.things.len()
     }
 
     /// Whether any can go on.
@@ -33,23 +40,25 @@ impl<T> Waiting<T> {
 
     /// Keeps a thing until [`Self::wake`] finds it ready. Returns it with its number.
     pub(super) fn insert(&mut self, thing: T) -> (usize, &T) {
-        let number = self.waiting.insert(thing);
-        (number, &self.waiting[number])
+        let number = self.things.insert(Waiter { thing, is_ready: false });
+        (number, &self.things[number].thing)
     }
 
     /// Notes that something has come for the thing with this number. Does nothing if none has it
     /// any more.
     #[inline]
     pub(super) fn wake(&mut self, number: usize, is_ready: impl FnOnce(&T) -> bool) {
-        if self.waiting.get(number).is_some_and(is_ready) {
-            self.ready.push_back(self.waiting.remove(number));
+        let Some(waiter) = self.things.get_mut(number) else { return };
+        if !waiter.is_ready && is_ready(&waiter.thing) {
+            waiter.is_ready = true;
+            self.ready.push_back(number);
         }
     }
 
     /// Takes the thing that could go on first.
     #[inline]
     pub(super) fn pop_ready(&mut self) -> Option<T> {
-        self.ready.pop_front()
+        self.ready.pop_front().map(|number| self.things.remove(number).thing)
     }
 }
 

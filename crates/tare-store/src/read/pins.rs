@@ -3,6 +3,8 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::{LookupMemo, Position};
 use crate::cache::Cache;
 use crate::table::{Block, BlockAt, BlockSource, TableError};
@@ -12,8 +14,8 @@ use crate::table::{Block, BlockAt, BlockSource, TableError};
 pub struct Fetch {
     at: BlockAt,
     done: OnceCell<Result<Rc<Block>, TableError>>,
-    /// The numbers of the reads to wake.
-    waiting: RefCell<Vec<usize>>,
+    /// The numbers of the reads to wake. Most blocks have one, which needs no memory of its own.
+    waiting: RefCell<SmallVec<[usize; 2]>>,
 }
 
 impl Fetch {
@@ -35,7 +37,7 @@ impl Fetch {
     }
 
     /// Takes the numbers of the reads to wake.
-    pub(crate) fn take_waiting(&self) -> Vec<usize> {
+    pub(crate) fn take_waiting(&self) -> SmallVec<[usize; 2]> {
         self.waiting.take()
     }
 }
