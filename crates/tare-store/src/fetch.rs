@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use slab::Slab;
+
 use crate::cache::Cache;
 use crate::chunk::Chunk;
 use crate::io::{Completion, FileId, Op, OpId, OpKind, Owner};
@@ -22,8 +24,7 @@ struct Read {
 
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
-    reads: Vec<Option<Read>>,
-    free: Vec<usize>,
+    reads: Slab<Read>,
     by_block: BTreeMap<BlockAt, usize>,
     queue: VecDeque<usize>,
     pages: Pages,
@@ -48,7 +49,7 @@ impl Fetches {
     pub(crate) fn fetch(&mut self, pins: &mut Pins, table: impl Fn(u64) -> Option<Rc<Table>>) {
         while let Some(at) = pins.next_wanted() {
             if let Some(&slot) = self.by_block.get(&at)
-                && let Some(read) = &self.reads[slot]
+                && let Some(read) = self.reads.get(slot)
             {
                 pins.wait_for(Rc::clone(&read.fetch));
                 continue;
@@ -57,17 +58,7 @@ impl Fetches {
             let Some(table) = table(at.file) else { continue };
             let fetch = Rc::new(Fetch::new(at));
             pins.wait_for(Rc::clone(&fetch));
-            let read = Some(Read { fetch, _table: table });
-            let slot = match self.free.pop() {
-                Some(slot) => {
-                    self.reads[slot] = read;
-                    slot
-                }
-                None => {
-                    self.reads.push(read);
-                    self.reads.len() - 1
-                }
-            };
+            let slot = self.reads.insert(Read { fetch, _table: table });
             self.by_block.insert(at, slot);
             self.queue.push_back(slot);
         }
@@ -75,7 +66,7 @@ impl Fetches {
 
     pub(crate) fn next_op(&mut self) -> Option<Op> {
         let slot = self.queue.pop_front()?;
-        let at = self.reads[slot].as_ref()?.fetch.at();
+        let at = self.reads.get(slot)?.fetch.at();
         let one_page = at.bytes() == PAGE_BYTES;
         let chunk = if one_page { self.pages.take() } else { Chunk::zeroed(at.bytes()) };
         let kind = OpKind::Read { offset: at.offset(), chunk };
@@ -86,8 +77,7 @@ impl Fetches {
     /// Takes the completion of an operation.
     pub(crate) fn complete(&mut self, completion: Completion, cache: &mut Cache) {
         let slot = usize::try_from(completion.id.number()).unwrap_or(usize::MAX);
-        let Some(Read { fetch, .. }) = self.reads[slot].take() else { return };
-        self.free.push(slot);
+        let Some(Read { fetch, .. }) = self.reads.try_remove(slot) else { return };
         let at = fetch.at();
         self.by_block.remove(&at);
         let chunk = completion.chunk.unwrap_or_default();

@@ -46,12 +46,12 @@ impl Suspended {
         }
     }
 
-    /// Wakes it under this number when its blocks come.
-    fn wake(&self, number: usize) {
+    /// Waits under this number for its blocks.
+    fn wait_as(&self, number: usize) {
         match self {
-            Self::Read(_, pins) => pins.wake(number),
+            Self::Read(_, pins) => pins.wait_as(number),
             Self::Conditional(_, pins) | Self::ReadWrite(_, pins) => {
-                pins.iter().for_each(|pins| pins.wake(number));
+                pins.iter().for_each(|pins| pins.wait_as(number));
             }
         }
     }
@@ -155,7 +155,7 @@ impl Shard {
             self.telemetry.counters.disk_reads += u64::from(task.waits_for_disk());
         }
         let (number, read) = reads.waiting.insert(read);
-        read.wake(number);
+        read.wait_as(number);
         Ok(())
     }
 

@@ -74,9 +74,9 @@ impl Pins {
         self.wanted.is_empty() && self.fetches.iter().all(|fetch| fetch.is_done())
     }
 
-    /// Wakes the read with this number when an awaited block comes or fails: the number is then in
+    /// Waits under this number of a read: when an awaited block comes or fails, the number is in
     /// [`crate::Store::take_woken`].
-    pub fn wake(&self, read: usize) {
+    pub fn wait_as(&self, read: usize) {
         for fetch in self.fetches.iter().filter(|fetch| !fetch.is_done()) {
             fetch.waiting.borrow_mut().push(read);
         }

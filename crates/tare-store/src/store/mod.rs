@@ -211,8 +211,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes the numbers, as given to [`Pins::wake`], of the reads that waited for a block that has
-    /// come since the last time. A read that waited for several is there several times.
+    /// Takes the numbers, as given to [`Pins::wait_as`], of the reads that waited for a block that
+    /// has come since the last time. A read that waited for several is there several times.
     pub fn take_woken(&mut self) -> impl Iterator<Item = usize> {
         self.fetches.take_woken()
     }

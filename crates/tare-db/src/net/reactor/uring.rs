@@ -22,6 +22,7 @@ use io_uring::types::{BufRingEntry, Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
+use slab::Slab;
 use tare_store::io::OpKind;
 
 use super::file_threads::FileThreads;
@@ -111,8 +112,7 @@ pub(crate) struct Uring {
     accepting: bool,
     wakeup: Arc<OwnedFd>,
     /// File operations by the low half of their user data.
-    operations: Vec<Option<FileOperation>>,
-    free_operations: Vec<u32>,
+    operations: Slab<FileOperation>,
     reads: ReadBatcher,
     file_threads: FileThreads,
 }
@@ -160,8 +160,7 @@ impl Uring {
             listener: None,
             accepting: false,
             wakeup,
-            operations: Vec::new(),
-            free_operations: Vec::new(),
+            operations: Slab::new(),
             reads: ReadBatcher::default(),
             file_threads,
         };
@@ -287,17 +286,8 @@ impl Uring {
             return self.file_threads.submit(work);
         }
         let is_read = matches!(work.op.kind, OpKind::Read { .. });
-        let operation = Some(FileOperation { work, done: 0, syncing: false });
-        let number = match self.free_operations.pop() {
-            Some(number) => {
-                self.operations[number as usize] = operation;
-                number
-            }
-            None => {
-                self.operations.push(operation);
-                u32::try_from(self.operations.len() - 1).expect("few operations are under way")
-            }
-        };
+        let number = self.operations.insert(FileOperation { work, done: 0, syncing: false });
+        let number = u32::try_from(number).expect("few operations are under way");
         if !(is_read && self.reads.hold(number)) {
             self.submit_operation(number);
         }
@@ -316,7 +306,7 @@ impl Uring {
     }
 
     fn files_in_flight(&self) -> usize {
-        self.operations.len() - self.free_operations.len() + self.file_threads.in_flight()
+        self.operations.len() + self.file_threads.in_flight()
     }
 
     pub(crate) fn poll(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
@@ -484,7 +474,7 @@ impl Uring {
     /// Takes the result of a step of a file operation, and submits the next step or ends the
     /// operation.
     fn file_step(&mut self, number: u32, result: i32, events: &mut Vec<Event>) {
-        let Some(operation) = self.operations[number as usize].as_mut() else { return };
+        let Some(operation) = self.operations.get_mut(number as usize) else { return };
         let retry = [Errno::INTR, Errno::AGAIN].iter().any(|e| result == -e.raw_os_error());
         let moved = usize::try_from(result).unwrap_or(0);
         operation.done += moved;
@@ -510,20 +500,18 @@ impl Uring {
         match end {
             None => self.submit_operation(number),
             Some(result) => {
-                self.free_operations.push(number);
-                let operation = self.operations[number as usize].take();
-                if operation.as_ref().is_some_and(|f| matches!(f.work.op.kind, OpKind::Read { .. }))
-                {
+                let FileOperation { work, .. } = self.operations.remove(number as usize);
+                if matches!(work.op.kind, OpKind::Read { .. }) {
                     self.reads.ended();
                 }
-                events.extend(operation.map(|operation| Event::File(operation.work.end(result))));
+                events.push(Event::File(work.end(result)));
             }
         }
     }
 
     /// Submits the next step of a file operation: the rest of a read or write, or a sync.
     fn submit_operation(&mut self, number: u32) {
-        let Some(operation) = self.operations[number as usize].as_mut() else { return };
+        let Some(operation) = self.operations.get_mut(number as usize) else { return };
         let fd = Fd(operation.work.file.as_ref().map_or(-1, |file| file.as_raw_fd()));
         let done = operation.done;
         let length = |rest: &[u8]| u32::try_from(rest.len()).expect("a chunk is below 4 GiB");
